@@ -50,7 +50,8 @@ struct call_info {
 
 extern const struct call_info call_table[CALL_COUNT];
 
-// The functions of one implementation. NULL: the implementation does not have the function.
+// The functions of one implementation. NULL: the implementation does not have the function. CALL lists the functions that recipes
+// can call. PLAIN lists further functions, which only the code of the machine and of the probes calls.
 struct api {
 #define CALL(result, name, ...) __typeof__(name) *name;
 #include "calls.inc"
@@ -84,7 +85,8 @@ void recipe_free(struct recipe *r);
 // Appends a call with default arguments and returns its index.
 int recipe_push(struct recipe *r, enum call_id id);
 void recipe_print(const struct recipe *r, FILE *f);
-// Returns the string of an argument of kind Z.
+// Returns string i of a fixed list of RECIPE_NAMES strings. Recipes pass these strings as names of tensors: the value of an
+// argument of kind Z is such an index. Returns NULL if i is not an index of the list.
 const char *recipe_name(int64_t i);
 #define RECIPE_NAMES 12
 

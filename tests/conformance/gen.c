@@ -226,7 +226,7 @@ int gen_tensor(struct gen *g, enum ggml_type type, struct shape s, enum layout l
     return t;
 }
 
-// ---- the three sorts ----
+// ---- the three sorts of recipes: valid, mutated, wild ----
 
 static gen_function *const generators[CALL_COUNT] = {
 #define CALL(result, name, kinds, gen, ...) gen_op_##gen,
@@ -247,6 +247,7 @@ static int64_t wild_type(struct gen *g) {
     return chance(g, 85) ? (int64_t) gen_type(g) : pick(g, -1, GGML_TYPE_COUNT + 1);
 }
 
+// kind: a letter of calls.inc. Tensors (T) are chosen by the callers.
 static int64_t wild_arg(struct gen *g, char kind) {
     switch (kind) {
         case 'B': return pick(g, 0, 1);
@@ -264,7 +265,7 @@ static bool makes_tensor(const struct call *c) {
     return c->id <= CALL_ggml_opt_step_sgd; // constructors; other functions may return NULL
 }
 
-// -1: the recipe creates no tensor before call `end`.
+// Returns a random call before `end` that creates a tensor. -1: 32 random calls were no such call.
 static int64_t any_tensor(struct gen *g, int end) {
     for (int tries = 0; tries < 32 && end > 0; tries++) {
         const int i = (int) pick(g, 0, end - 1);
@@ -366,8 +367,10 @@ static void mutate(struct gen *g) {
     }
 }
 
-// Corrects arguments that would test nothing: huge graphs, for which the reference loops; lists longer than their arrays; tensors
-// that ggml_reset has freed.
+// Changes arguments that must not be tested:
+// - sizes of graphs of 2^24 and more, for which the reference takes very long;
+// - lengths of lists that exceed the array;
+// - tensors and graphs that ggml_reset has freed.
 static void tidy(struct recipe *r) {
     int first = 0; // first call whose result still exists
     for (int i = 0; i < r->n_calls; i++) {

@@ -8,8 +8,8 @@
 enum outcome_kind {
     OUTCOME_DONE,    // all calls returned
     OUTCOME_FAILED,  // call `at` aborted (reference) or returned poison (Berth)
-    OUTCOME_CRASHED, // a signal ended call `at`
-    OUTCOME_DIED,    // the process of the reference ended
+    OUTCOME_CRASHED, // call `at` raised a signal, or took too long; the process continues
+    OUTCOME_DIED,    // the process that runs the reference (link.h) ended, so nothing else is known
     OUTCOME_MISSING, // the implementation lacks the function of call `at`
 };
 
@@ -46,7 +46,10 @@ void text_add(struct outcome *o, const char *fmt, ...) __attribute__((format(pri
 // dump.c
 void machine_dump(struct machine *m, const struct recipe *r);
 
-// ---- probes: fixed procedures whose text must be equal ----
+// ---- probes ----
+
+// A probe is a fixed procedure that replaces the calls of a recipe. It writes its results to the text of the outcome. As for
+// every recipe, the texts of Berth and of the reference must be equal.
 
 enum probe_id {
     PROBE_NONE,

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// The rows of calls.inc start with the constructors, whose failures become poison.
+// The rows of calls.inc start with the constructors. A constructor that fails returns poison.
 static bool is_constructor(int id) {
     return id <= CALL_ggml_opt_step_sgd;
 }
@@ -185,7 +185,7 @@ static const char *purpose(const struct recipe *r, const struct outcome *mine, c
             return "strides, windows, channels and extents of 0 are refused where the reference divides by them";
         }
         if (c->id == CALL_ggml_graph_view && (c->args[1] < 0 || c->args[2] < c->args[1] || c->args[2] > 1)) {
-            return "a view of nodes that the graph lacks is empty"; // valid sets view the first node only
+            return "a view of nodes that the graph lacks is empty"; // only node 0 exists in every graph that recipes view
         }
         if (c->id == CALL_ggml_graph_add_node && c->args[1] < 0) {
             return "NULL is never a node";

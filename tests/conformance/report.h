@@ -5,13 +5,13 @@
 #include "gen.h"
 #include "machine.h"
 
-// Counts of recipes, which are called argument sets here.
+// Counts of recipes. A recipe whose last call is the tested function is also called an argument set of that function.
 struct counts {
     int64_t sets;       // tried
     int64_t same;       // both implementations succeeded with equal results
     int64_t poison;     // a constructor of the reference aborted, Berth returned poison
     int64_t survived;   // another function of the reference aborted, Berth continued
-    int64_t purposeful; // differences that docs/user/differences.md explains
+    int64_t purposeful; // the outcomes differ on purpose: docs/user/differences.md explains the difference
     int64_t different;
     int64_t missing; // Berth lacks the function
     int64_t ref_ok;  // the reference completed all calls

@@ -7,9 +7,9 @@
 #include "support/device.h"
 
 enum {
-    RG_W = 32,
-    RG_H = 8,
-    RG_KV_ROWS = 16,
+    RG_W = 32,       // elements per row of all tensors
+    RG_H = 8,        // rows of the results
+    RG_KV_ROWS = 16, // rows of the tensors that graphs write to
     RG_MAX_DEVICES = 40,
     RG_N_WEIGHTS = 6,
     RG_N_KV = 3,
@@ -23,8 +23,8 @@ struct rg_params {
     int n_devices; // in addition to the CPU
     bool async;    // some devices work in their own threads
     bool parallel; // the scheduler may have several graphs in flight
-    int delay_us;
-    int n_runs;
+    int delay_us;  // longest delay before each job of a device
+    int n_runs;    // graphs that are computed
 };
 
 // Objects that outlive a graph: devices, weights, and memory that graphs write to (kv).
@@ -157,6 +157,7 @@ static inline struct ggml_tensor *rg_any(struct rg_pool *pool, struct check_rng 
     return pool->values[check_rng_below(rng, (uint64_t) pool->n)];
 }
 
+// Returns a view of RG_H / 2 rows, of a value of the pool or of memory that graphs write to.
 static inline struct ggml_tensor *rg_half(
     struct ggml_context *ctx, struct rg_world *w, struct rg_pool *pool, struct check_rng *rng) {
     if (check_rng_below(rng, 3) == 0) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // plan_made.h: generated packing problems for bench-plan and tests. A seed gives the same problem on every machine.
 //
-//   hard      150 to 420 items like those of MiniMalloc's instances. One step stays full, so that the optimum is known. Greedy
-//             methods may succeed.
+//   hard      150 to 420 items like those of MiniMalloc's instances. The items are pieces of a rectangle of time and memory. At
+//             one step, called `full`, the pieces take all of the rectangle's memory. So the height of the rectangle is the
+//             optimum. Greedy methods may reach it.
 //   training  10,000 to 60,000 items of a network and its gradients. Activations live from their forward step to their backward
 //             step. Gradients, workspace and other values live for a few steps.
 #pragma once
@@ -12,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+// A generated ("made") problem.
 struct plan_made {
     struct berth_plan_item *items;
     int64_t n, cap;
-    uint64_t optimum; // 0: unknown
+    uint64_t optimum; // the lowest possible peak in bytes; 0: unknown
     uint64_t random;
 };
 
@@ -54,23 +56,24 @@ static inline void made_free(struct plan_made *m) {
 
 // ---- hard ----
 
-#define MADE_SIDE 1024 // side of the rectangle, in units
+#define MADE_SIDE 1024 // the rectangle has so many steps, and its height is so many units of memory
 #define MADE_UNIT 1024 // bytes per unit
 
-// Half of the cuts divide lifetimes, the other half sizes. Pieces that are not alive at step `full` may be shortened or removed.
+// Cuts the rectangle into n pieces. A cut divides either the lifetime or the size of a piece. Then pieces that are not alive at
+// step `full` may be shortened or removed, so that the other steps have free memory.
 static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
     made_add(m, 0, MADE_SIDE, MADE_SIDE);
     while (m->n < n) {
         struct berth_plan_item *it = &m->items[made_below(m, m->n)];
         const int64_t width = it->last - it->first + 1;
-        const bool is_in_time = made_below(m, 2) == 0;
-        const int64_t side = is_in_time ? width : (int64_t) it->size;
+        const bool divides_lifetime = made_below(m, 2) == 0;
+        const int64_t side = divides_lifetime ? width : (int64_t) it->size;
         if (side < 2) {
             continue;
         }
         const int64_t at = made_between(m, 1, side - 1);
         const int64_t lo = it->first, hi = it->last + 1, size = (int64_t) it->size;
-        if (is_in_time) {
+        if (divides_lifetime) {
             it->last = lo + at - 1;
             made_add(m, lo + at, hi, size);
         } else {
@@ -107,7 +110,8 @@ static inline int64_t made_meets(const struct plan_made *m, int64_t from, int64_
     return -1;
 }
 
-// Each gap gets a piece that lives as long as the gap exists, up to 40 steps before and after.
+// A gap is a range of bytes that no piece uses at step `full`. Each gap gets a piece, so that step `full` has no free memory. The
+// piece is also alive at the neighbouring steps at which its bytes are free, but no more than 40 steps away from `full`.
 static inline void made_fill(struct plan_made *m, int64_t full) {
     for (int64_t lo = 0; lo < MADE_SIDE;) {
         const int64_t in = made_meets(m, full, full + 1, lo, lo + 1);
@@ -131,7 +135,8 @@ static inline void made_fill(struct plan_made *m, int64_t full) {
     }
 }
 
-// Each piece gets the lowest offset above the pieces placed so far.
+// Stacks up to n random pieces: each piece gets the lowest offset above all earlier pieces with a common step. Then fills the
+// gaps.
 static inline void made_stack(struct plan_made *m, int64_t n, int64_t full) {
     int64_t *skyline = calloc(MADE_SIDE, sizeof *skyline);
     if (skyline == NULL) {
@@ -179,14 +184,14 @@ static inline void plan_made_hard(struct plan_made *m, uint64_t seed) {
 // A network of blocks of ops: its sizes, and which values it keeps.
 struct made_net {
     int64_t n_blocks, n_ops; // n_ops: ops per block
-    int64_t tokens;          // elements of the smallest activation
+    int64_t base_size;       // bytes of the smallest activation
     int kind;                // 0: equal blocks, 1: stages whose sizes halve, 2: all blocks differ, 3: all ops differ
     int keeps_grads;         // not 0: gradients of weights live until the end
 };
 
 static inline int64_t made_size(struct plan_made *m, const struct made_net *net, int64_t block, int64_t op, bool *is_small) {
     static const int64_t times[] = {1, 1, 3, 1, 4, 4, 1, 2};
-    int64_t size = net->tokens * times[(uint64_t) (op * 5 + (net->kind == 2 ? block * 3 : 0)) % 8];
+    int64_t size = net->base_size * times[(uint64_t) (op * 5 + (net->kind == 2 ? block * 3 : 0)) % 8];
     *is_small = op % 5 == 4;
     if (*is_small) {
         return 512 * made_between(m, 1, 8);
@@ -197,7 +202,8 @@ static inline int64_t made_size(struct plan_made *m, const struct made_net *net,
     return (size / 512 + 1) * 512;
 }
 
-// Forward: op k of block b runs at step b * n_ops + k. Backward: reverse order, two steps per op, from step n_blocks * n_ops on.
+// Adds the items of op k of block b. In the forward pass, the op runs at step b * n_ops + k. The backward pass starts at step
+// n_blocks * n_ops. It has two steps per op and runs the ops in reverse order.
 static inline void made_op(struct plan_made *m, const struct made_net *net, int64_t b, int64_t k) {
     const int64_t n_forward = net->n_blocks * net->n_ops, end = 3 * n_forward;
     const int64_t at = b * net->n_ops + k, back = n_forward + 2 * (n_forward - 1 - at);
@@ -206,11 +212,11 @@ static inline void made_op(struct plan_made *m, const struct made_net *net, int6
     const bool is_kept = is_small || (k * 7 + b * (net->kind == 2)) % 3 != 0;
     made_add(m, at, is_kept ? back + 2 : at + made_between(m, 2, 4), size);
     if (k == 0) { // the residual is kept until the end of the block
-        made_add(m, at, at + net->n_ops, net->tokens / 512 * 512 + 512);
+        made_add(m, at, at + net->n_ops, net->base_size / 512 * 512 + 512);
     }
     made_add(m, back, back + 2 + made_between(m, 0, k == net->n_ops - 1 ? 2 * net->n_ops : 5), size);
     if (k % 2 == 0) { // the gradient of a weight, and its workspace
-        const int64_t weight = (net->tokens / made_between(m, 2, 9) / 512 + 1) * 512;
+        const int64_t weight = (net->base_size / made_between(m, 2, 9) / 512 + 1) * 512;
         made_add(m, back + 1, net->keeps_grads ? end : back + 3, weight);
         made_add(m, back, back + 1, 512 * made_between(m, 1, 1 + size / 1024));
     }
@@ -225,7 +231,7 @@ static inline void plan_made_training(struct plan_made *m, uint64_t seed) {
     const int64_t n = made_between(m, 10000, 60000);
     net.n_ops = made_between(m, 8, 40);
     net.n_blocks = 10 * n / (33 * net.n_ops) + 1;
-    net.tokens = 512 * made_between(m, 20, 20000);
+    net.base_size = 512 * made_between(m, 20, 20000);
     for (int64_t b = 0; b < net.n_blocks; b++) {
         for (int64_t k = 0; k < net.n_ops; k++) {
             made_op(m, &net, b, k);
