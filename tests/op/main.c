@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // main.c: runs the op suite and prints one line per op. Usage: op-suite [-v] [-k OP] [--part I/N] [--seed N] [--spread A,B].
 //   --part 3/8     runs every eighth case of each op, from the third on
-//   --spread A,B   prints the differences between two CPU libraries of the reference, and between Berth and each; tests nothing
+//   --spread A,B   tests nothing. A and B are parts of the names of two CPU libraries of the reference, such as armv8.2_1. Prints
+//                  per op how much the two libraries differ, and how much Berth differs from each of them.
 // If the reference is unavailable, results with one thread, several threads and portable kernels must agree. Exit status: 0 all
 // passed, 1 some failed.
 
@@ -22,7 +23,7 @@
 
 struct cpu_suite {
     struct op_suite suite;
-    double *base;   // the reference's result in the layout as built; NULL: none
+    double *base;   // the reference's result for the current case in the layout OP_AS_BUILT (op.h); NULL: none
     int64_t n_base; // elements of base
     ggml_backend_t berth;
     struct op_oracle reference;
@@ -75,6 +76,7 @@ static double *oracle_values(struct cpu_suite *s, const struct op_case *c, struc
     return *outcome == OP_DONE ? op_values(c->t) : NULL;
 }
 
+// Returns the result of the case's loop in double precision (plain.h), rounded to the type of the result.
 static double *plain_values(struct cpu_suite *s, const struct op_case *c) {
     op_case_restore(&s->suite, c);
     double *v = malloc((size_t) ggml_nelements(c->t) * sizeof *v + 1);
@@ -104,13 +106,13 @@ static bool may_refuse(const struct op_case *c) {
     return c->layout >= OP_EMPTY_0 && ggml_nelements(c->t) > 0;
 }
 
-// Compares Berth's result in another layout with the reference's result as built. Used if the reference cannot compute the other
-// layout correctly.
-static bool equals_as_built(const struct cpu_suite *s, const struct op_case *c, const double *is, double *error) {
+// Compares Berth's result in another layout with the reference's result in the layout OP_AS_BUILT. This is used if the reference
+// cannot compute the other layout correctly.
+static bool equals_as_built(const struct cpu_suite *s, const struct op_case *c, const double *got, double *error) {
     if (c->layout == OP_AS_BUILT || c->layout >= OP_EMPTY_0 || s->base == NULL || s->n_base != ggml_nelements(c->t)) {
         return false;
     }
-    *error = op_nmse(is, s->base, s->n_base);
+    *error = op_nmse(got, s->base, s->n_base);
     return *error <= c->max_nmse;
 }
 

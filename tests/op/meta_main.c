@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // meta_main.c: runs the cases of the op suite on composite devices of 2, 3 and 4 CPUs. Results must equal those of a single CPU
-// within the suite's tolerances. Every input is split along one axis or mirrored: in all combinations with --all, otherwise in
-// three random combinations. One run per device count uses random split states (support/meta_split.h). No case may fail.
-// Usage: op-meta [-v] [-k OP] [--part I/N] [--seed N] [--all]. Exit status: 0 all passed, 1 some failed.
+// within the suite's tolerances. Every input is split along one axis, partial or mirrored: in all combinations with --all,
+// otherwise in three random combinations. One run per device count uses random split states (support/meta_split.h). No case may
+// fail. Usage: op-meta [-v] [-k OP] [--part I/N] [--seed N] [--all]. Exit status: 0 all passed, 1 some failed.
 
 #include "runner.h"
 
@@ -11,10 +11,10 @@
 #include <math.h>
 
 #define MAX_INPUTS 16
-#define N_CHOICES 5 // four axes, or mirrored
+#define N_CHOICES 5 // ways to split an input: four axes; 4: partial if the input is f32, otherwise mirrored
 
-// How state_of splits tensors. If is_random, `random` decides. Otherwise input k is split along axis choices[k], or mirrored if
-// choices[k] is 4. All other tensors are mirrored.
+// How state_of splits tensors. If is_random, `random` decides. Otherwise input k is split in the way choices[k] (N_CHOICES), and
+// all other tensors are mirrored.
 struct splits {
     struct meta_split random; // also has the number of devices, random.n
     bool is_random;
@@ -25,7 +25,7 @@ static struct {
     bool all;
     ggml_backend_t cpu, meta[3];
     struct splits splits[3];
-    int64_t n_runs, n_gathered; // n_gathered: runs with an op that received unsplit sources
+    int64_t n_runs, n_gathered; // n_gathered: runs in which an op cannot be split, so that it got complete sources
 } run;
 
 static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t, void *user) {
@@ -38,7 +38,7 @@ static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t
     if (s->is_random) {
         return meta_split_state(t, &split);
     }
-    split.only_axis = is_input ? s->choices[k] : N_CHOICES;
+    split.only_axis = is_input ? s->choices[k] : N_CHOICES; // N_CHOICES: mirrored
     split.is_plain = true;
     return meta_split_state(t, &split);
 }

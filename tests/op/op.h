@@ -21,17 +21,21 @@
 #define OP_EXACT 0.0 // equal values
 #define OP_F32 1e-7  // normalised mean squared error
 
-// Variants: the reference's CPU libraries for different processors. Products of quantised rows: sums within blocks are integers,
-// so only the order of blocks differs. armv8.2_1 and armv8.0_1 differ by at most 9.6e-13 (q5_1). Berth differs from them by at
-// most 2.6e-11, if terms nearly cancel (measured with op-suite -k MUL_MAT --spread armv8.2_1,armv8.0_1).
+// The reference has several CPU libraries, called variants, one for each kind of processor: armv8.0_1, armv8.2_1, ...
+//
+// Products of quantised rows. Sums within a block are integers and exact, so results differ only by the order in which blocks are
+// added. The variants armv8.2_1 and armv8.0_1 differ by at most 9.6e-13 (q5_1). Berth differs from them by at most 2.6e-11, if
+// terms nearly cancel (measured with op-suite -k MUL_MAT --spread armv8.2_1,armv8.0_1).
 #define OP_QUANT 1e-10
 // For results of fewer than 8 numbers, whose terms may cancel (measured: 3.1e-10).
 #define OP_QUANT_FEW 1e-8
-// Products of f16. The reference's variant armv8.2_2 adds in f16. It differs from armv8.2_1 by up to 9e-6 (OP_F16). For results
-// of few numbers, it differs from armv8.2_1 by up to 6.8e-5 and from Berth by up to 1.2e-4 (OP_F16_FEW). Berth adds in f32, or a
-// few terms in f16. Compared with double precision, Berth's error in f32 is up to 4e-8. In f16 it is up to 1.9e-7 for one column
-// and 7.6e-7 for many columns (OP_F16_PLAIN), and 7.9e-6 for one number whose terms cancel (OP_F16_PLAIN_FEW). The error of
-// armv8.2_2 is up to 3.4e-6 for one column and 1.1e-5 for many columns.
+// Products of f16. The variant armv8.2_2 adds in f16. Berth adds in f32, or adds a few terms in f16. The largest measured errors:
+//   armv8.2_2 to armv8.2_1                   9e-6 (OP_F16); results of few numbers 6.8e-5
+//   armv8.2_2 to Berth                       results of few numbers 1.2e-4 (OP_F16_FEW)
+//   Berth, sums in f32, to double            4e-8
+//   Berth, some sums in f16, to double       1.9e-7 with one column, 7.6e-7 with many columns (OP_F16_PLAIN),
+//                                            7.9e-6 for one number whose terms cancel (OP_F16_PLAIN_FEW)
+//   armv8.2_2 to double                      3.4e-6 with one column, 1.1e-5 with many columns
 #define OP_F16 1e-5
 #define OP_F16_FEW 2e-4
 #define OP_F16_PLAIN 1e-6
@@ -44,10 +48,10 @@
 // ---- layouts of an input in memory; a case is also built with its inputs in each of these layouts ----
 
 enum op_layout {
-    OP_AS_BUILT,
-    OP_STRIDED, // elements of a row are two elements apart
-    OP_HOLES,   // rows and planes have gaps
-    OP_SWAP_01, // the two axes are swapped in memory
+    OP_AS_BUILT, // as the builder of the case creates the input
+    OP_STRIDED,  // elements of a row are two elements apart
+    OP_HOLES,    // rows and planes have gaps
+    OP_SWAP_01,  // the two axes are swapped in memory
     OP_SWAP_02,
     OP_SWAP_03,
     OP_SWAP_12,

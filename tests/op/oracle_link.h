@@ -28,7 +28,7 @@ struct op_oracle {
     struct child child; // started when needed
 };
 
-// The arena's address is free in both processes. NULL: no memory.
+// Allocates memory at an address that is usually free in the process of op-oracle too. NULL: out of memory.
 void *op_arena_new(size_t size);
 
 // Returns false and prints a line if no reference runs here.

@@ -17,15 +17,15 @@ struct op_tally {
     int n_relaid; // cases built in another layout, in all parts
     int n_passed, n_failed, n_skipped;
     int n_unsupported; // the device does not support it
-    int n_plain;       // passed; only double precision to compare with
-    int n_refused;     // passed; the reference and Berth refuse
-    int n_dense;       // passed; the reference ignores strides; compared as built
+    int n_plain;       // passed cases that were compared with double precision only, because the reference has no result
+    int n_refused;     // passed cases that the reference and Berth refuse
+    int n_dense;       // passed cases in which the reference ignores strides, so its result in layout OP_AS_BUILT was used
     double worst;      // largest error of the passed cases
 };
 
 struct op_case {
-    const char *op, *what;
-    double max_nmse;
+    const char *op, *what; // name of the op; description of the case
+    double max_nmse;       // tolerance to the reference
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct ggml_tensor *t;

@@ -10,9 +10,9 @@ struct op_spread_row {
     const char *op;
     char types[48];
     int n;
-    double variants;         // the largest error between the two variants
+    double a_to_b;           // the largest error between the two variants
     double berth_a, berth_b; // the largest error between Berth and each variant
-    double excess;           // the largest ratio of Berth's error to the variants' error in one case
+    double excess;           // the largest quotient of two errors of one case: Berth to A, divided by A to B
 };
 
 struct op_spread {
@@ -21,5 +21,6 @@ struct op_spread {
     int n_rows;
 };
 
-void op_spread_add(struct op_spread *s, const char *op, const struct ggml_tensor *t, double variants, double a, double b);
+void op_spread_add(
+    struct op_spread *s, const char *op, const struct ggml_tensor *t, double a_to_b, double berth_to_a, double berth_to_b);
 void op_spread_print(const struct op_spread *s, const char *first);

@@ -9,7 +9,7 @@
 struct meta_split {
     uint64_t seed;
     int n;           // devices
-    int only_axis;   // -1: any axis
+    int only_axis;   // -1: random; 0 to 3: this axis; 4: partial (may_be_sum and f32 only) or mirrored; from 5 on: mirrored
     bool is_plain;   // the axis is one segment, divided about equally among the devices
     bool may_be_sum; // an f32 tensor may be partial: its value is the sum over the devices
     int n_asked;     // calls of meta_split_state

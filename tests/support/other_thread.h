@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// other_thread.h: checks that a function returns in another thread while the calling thread waits for it. It does not return if it
-// needs a lock that the calling thread holds.
+// other_thread.h: checks that a function returns in another thread while the calling thread waits for it. The function does not
+// return if it needs a lock that the calling thread holds.
 #pragma once
 
 #include <pthread.h>

@@ -53,7 +53,7 @@ static inline int64_t wide_round(const struct ggml_tensor *t, int64_t i0, int64_
     return wide_index(t, i0 % t->ne[0], i1 % t->ne[1], i2 % t->ne[2], i3 % t->ne[3]);
 }
 
-// Returns the nearest contiguous source of a view. The view's byte offset counts from its start.
+// Returns the nearest contiguous source of a view. The view's byte offset counts from the start of this source.
 const struct ggml_tensor *wide_base(const struct ggml_tensor *view);
 
 // Returns the ALiBi slope of a head, 1 without ALiBi.
