@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// alloc_rival.h: compares the graph allocator with the reference's on random small graphs and random buffer types. Berth must
-// never take more bytes. Both allocators read the same graph in memory, because Berth has the ABI of ggml.
+// alloc_rival.h: compares the graph allocator with its rival, the reference's graph allocator, on random small graphs and random
+// buffer types. Berth must never take more bytes. Both allocators read the same graph in memory, because Berth has the ABI of
+// ggml.
 #pragma once
 
 #include "support/check.h"

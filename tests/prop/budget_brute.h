@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// budget_brute.h: random small graphs with costs, and the least cost of a schedule by brute force over all reachable states. It
-// shares no code with the solver. A once op may run only once. An op must not run after the op that its field until names.
+// budget_brute.h: random small graphs with costs, and the least cost of a schedule by brute force over all reachable states. This
+// code shares nothing with the solver. A once op is an op with BERTH_BUDGET_ONCE: it may run only once. If `until` of an op is
+// not 0, the op must not run after op number `until`.
 #pragma once
 
 #include "plan_brute.h"
@@ -85,8 +86,8 @@ static inline void case_make(struct budget_case *c, int32_t n, bool has_spill) {
 
 struct case_brute {
     const struct budget_case *c;
-    uint32_t srcs[BUDGET_MAX], once, keep, inputs;
-    uint32_t spill[BUDGET_MAX];
+    uint32_t srcs[BUDGET_MAX], once, keep, inputs; // sets of ops, one bit per op
+    uint32_t spill[BUDGET_MAX];                    // cost of one copy of each value
     bool has_spill;
 };
 

@@ -4,7 +4,8 @@
 
 #include "support/check.h"
 
-// All values have size 1: x1 .. xl, then an op that reads xl, then the backward pass, which reads xl-1 .. x1.
+// A chain of l forward ops with the results x1 .. xl, and l backward ops. Each op reads the result of the previous op. In
+// addition, the second to last backward ops read xl-1, ..., x1, in this order. All results have size 1.
 struct chain_case {
     struct berth_budget_op *ops;
     int32_t (*srcs)[2];
@@ -36,7 +37,8 @@ static inline void chain_free(struct chain_case *c) {
 // Least number of forward runs for a backward pass over l ops with c checkpoints: r * l - beta(c + 1, r - 1), where
 // beta(c, r) = (c + r)! / (c! r!) and r is the least number with beta(c, r) >= l.
 static inline uint64_t chain_runs(int32_t l, int32_t c) {
-    double beta = 1, before = 0; // beta(c, r); the sum of beta(c, 0 .. r - 1), which is beta(c + 1, r - 1)
+    // beta: beta(c, r). before: beta(c, 0) + ... + beta(c, r - 1), which equals beta(c + 1, r - 1).
+    double beta = 1, before = 0;
     int32_t r = 0;
     while (beta < (double) l) {
         before += beta;

@@ -6,6 +6,7 @@
 
 enum { N_WEIGHTS = 3, MAX_DEPTH = 14, WIDTH = 32, MAX_RESULT = MAX_DEPTH * 64 * 4 };
 
+// A deep graph: its second half reads the values of its first half in reverse order, so many values have long lifetimes.
 struct deep {
     struct ggml_context *weights, *ctx;
     struct ggml_tensor *w[N_WEIGHTS], *x, *out[MAX_DEPTH];
@@ -96,7 +97,8 @@ static inline size_t deep_results(struct deep *d, char *bytes) {
     return n;
 }
 
-// No memory limit. Copies the results, *size bytes, to `expected`. Returns the size of the compute buffer.
+// Computes the graph without a memory limit. Copies the results, *size bytes, to `expected`. Returns the size of the compute
+// buffer.
 static inline size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend, size_t *size) {
     struct deep d;
     deep_init(&d, seed, depth, backend);
@@ -113,7 +115,7 @@ static inline size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend,
 
 // ---- memory limits ----
 
-// A graph under a memory limit.
+// A graph that berth_graph_budget has rewritten for a memory limit.
 struct limited {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph; // NULL: no schedule within the limit was found

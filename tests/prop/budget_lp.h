@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// budget_lp.h: the budget problem as an integer programme, for the solver cbc. Stage t ends with the first run of op t; before
-// that, earlier ops may be recomputed, each at most once, in the given order. Berth may also reorder first runs, so Berth's cost
-// can be lower.
+// budget_lp.h: the budget problem as an integer programme, for the solver cbc. Stage t ends with the first run of op t. Before
+// that, the stage may recompute ops 0 to t - 1, each at most once and in the given order. The position of op k in a stage is the
+// moment at which the stage runs op k, or would run it. Berth may also reorder first runs, so Berth's cost can be lower.
 //
 //   r t i     op i runs in stage t (i <= t)
 //   s t i     value i is in memory when stage t begins (i < t)
@@ -66,7 +66,9 @@ static inline void lp_case_make(struct lp_case *c, int32_t n, struct check_rng *
 
 // ---- the file ----
 
-// Writes the term of value i in the sum of bytes at the position of op k in stage t. Returns the part that is a constant.
+// The constraint on memory at the position of op k in stage t is: sum of terms + constants <= limit. Writes the term of value i,
+// its size times the variable that says whether the value is in memory. After its last possible reader in the last stage, a value
+// has no variable: then writes nothing and returns a constant, which is the size of a kept value and 0 for other values.
 static inline uint64_t lp_bytes_write(FILE *f, const struct lp_case *c, int32_t t, int32_t k, int32_t i) {
     const uint64_t size = c->ops[i].size;
     if (k <= i) {
@@ -175,7 +177,8 @@ static inline void lp_write(const char *path, const struct lp_case *c, uint64_t 
 
 enum lp_answer { LP_OPTIMAL, LP_NONE, LP_OPEN };
 
-// *cost: cost of the best solution; INFINITY: none. LP_OPEN: cbc did not finish in time.
+// *cost: cost of the best solution that cbc found; INFINITY: none. LP_NONE: there is no solution. LP_OPEN: cbc did not finish in
+// time.
 static inline enum lp_answer lp_solve(const char *path, int seconds, double *cost) {
     char command[512], line[256] = "";
     snprintf(command, sizeof command, "cbc %s ratio 0 allow 0 sec %d solve solu %s.out > %s.log 2>&1", path, seconds, path, path);
@@ -189,8 +192,8 @@ static inline enum lp_answer lp_solve(const char *path, int seconds, double *cos
     }
     fclose(f);
     const char *number = strstr(line, "objective value");
-    const bool is_no = strstr(line, "nfeasible") != NULL || strstr(line, "no integer solution") != NULL;
-    if (number != NULL && !is_no) {
+    const bool has_no_solution = strstr(line, "nfeasible") != NULL || strstr(line, "no integer solution") != NULL;
+    if (number != NULL && !has_no_solution) {
         *cost = atof(number + strlen("objective value"));
     }
     return strncmp(line, "Optimal", 7) == 0 ? LP_OPTIMAL : strstr(line, "nfeasible") != NULL ? LP_NONE : LP_OPEN;

@@ -3,12 +3,12 @@
 
 #include "alloc_rival.h"
 
-static void never_larger(void **state) {
+static void never_more_than_reference(void **state) {
     (void) state;
     rival_cases(check_seed(5000000), 20000);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(never_larger)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(never_more_than_reference)};
     return cmocka_run_group_tests_name("alloc compared with the reference", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// prop_budget.c: compares the budget solver with brute force on random small graphs at every limit on live bytes and on packed
-// memory, and with the known optimum on chains. BERTH_SEED=n repeats a run.
+// prop_budget.c: compares the budget solver with brute force on small random graphs, at every memory limit. Some tests limit the
+// live bytes, others limit packed memory, which is the peak of a plan. On chains, the solver is compared with the known optimum.
+// BERTH_SEED=n repeats a run.
 
 #include "budget_brute.h"
 #include "budget_chain.h"

@@ -55,7 +55,7 @@ static void test_files(void **state) {
     berth_file_buffer_type_free(files);
     ggml_backend_free(cpu);
     printf("%zu within the limit, %zu spilled, %zu read back, %zu recomputed\n", t.n_kept, t.n_out, t.n_in, t.n_recomputed);
-    const size_t part = check_step() == 1 ? 1 : 12; // with few cases, all may be of one kind
+    const size_t part = check_step() == 1 ? 1 : 12; // a build that runs few seeds may get few spills
     assert_true(t.n_kept >= 12 / part && t.n_out >= 20 / part && t.n_in >= t.n_out && t.n_recomputed >= 5 / part);
     ggml_backend_buffer_type_t nowhere = berth_file_buffer_type_new("/nonexistent/folder");
     assert_null(ggml_backend_buft_alloc_buffer(nowhere, 4096));
@@ -185,7 +185,7 @@ static void test_devices(void **state) {
     }
     printf("%zu within the limit, %zu spilled, %zu read back, %zu recomputed, %zu above the limit\n", t.n_kept, t.n_out, t.n_in,
         t.n_recomputed, t.n_over);
-    const size_t part = check_step() == 1 ? 1 : 12; // with few cases, all may be of one kind
+    const size_t part = check_step() == 1 ? 1 : 12; // a build that runs few seeds may get few spills
     assert_true(t.n_kept >= 12 / part && t.n_out >= 20 / part && t.n_in >= t.n_out && t.n_recomputed >= 5 / part);
     assert_int_equal(t.n_over, 0);
 }

@@ -38,14 +38,14 @@ static void test_files(void **state) {
     ggml_backend_free(backends[1]);
     printf("%zu within the limit, %zu spilled, %zu read back, %zu recomputed, %zu above the limit\n", t.n_kept, t.n_out, t.n_in,
         t.n_recomputed, t.n_over);
-    const size_t part = check_step() == 1 ? 1 : 12; // with few cases, all may be of one kind
+    const size_t part = check_step() == 1 ? 1 : 12; // a build that runs few seeds may get few spills
     assert_true(t.n_kept >= 12 / part && t.n_out >= 20 / part && t.n_in >= t.n_out);
     assert_int_equal(t.n_over, 0);
 }
 
 enum { N_REVERSED = 24 };
 
-// The backward part reads the values of the forward part in reverse order.
+// Builds a chain of N_REVERSED values, and then ops that read these values in reverse order, as a backward pass does.
 static void reversed_init(struct deep *d, ggml_backend_t backend) {
     deep_weights(d, backend);
     d->x = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 64);
@@ -62,7 +62,8 @@ static void reversed_init(struct deep *d, ggml_backend_t backend) {
     ggml_build_forward_expand(d->graph, d->out[0]);
 }
 
-// The limit is half of the memory. A spill costs less than two products, so that spilling is cheaper than recomputing.
+// The limit is half of the memory that the graph needs. Recomputing a value often takes several products (MUL_MAT). With
+// spill_cost_per_byte = 8, copying a value out and back costs less than two products, so spilling is mostly cheaper.
 static struct berth_graph_budget_params reversed_params(
     const struct deep *d, ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
     ggml_gallocr_t galloc = ggml_gallocr_new(own);
@@ -78,8 +79,10 @@ static struct berth_graph_budget_params reversed_params(
 
 // ---- allocations and failures ----
 
+// Where values are spilled to: from the CPU's memory to files, from a device to the host, or from a device to another device.
 enum rig_kind { RIG_FILES, RIG_HOST, RIG_PAIR, RIG_N };
 
+// The backends of one kind, and a graph that runs on backend 0 and spills to buffer type 1.
 struct rig {
     enum rig_kind kind;
     struct device dev, other;
@@ -185,7 +188,7 @@ static void test_no_alloc_after_reserve(void **state) {
     }
 }
 
-// For use after the scheduler that owned the memory was freed.
+// Removes all addresses from the graph, after the scheduler that owned the memory was freed.
 static void rig_forget(struct rig *r) {
     for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
         ggml_graph_node(r->u.graph, i)->data = NULL;
@@ -267,18 +270,18 @@ struct case_set {
     struct spill_case cases[N_SPILL_CASES];
 };
 
-static void spill_case_init(struct spill_case *l, struct case_set *y, int own, int other, int part) {
-    ggml_backend_buffer_type_t from = ggml_backend_get_default_buffer_type(y->backends[own]),
-                               to = ggml_backend_get_default_buffer_type(y->backends[other]);
-    *l = (struct spill_case){.own = own, .other = other};
-    reversed_init(&l->d, y->backends[own]);
-    l->u.params = reversed_params(&l->d, from, to);
-    l->u.params.memory_limit -= l->u.params.memory_limit / 8 * (uint64_t) part; // a lower limit requires more spills
-    assert_int_equal(berth_graph_budget(l->d.graph, &l->u.params, &l->u.ctx, &l->u.graph, &l->u.r), GGML_STATUS_SUCCESS);
-    assert_true(l->u.r->fits && l->u.r->n_spilled >= 5);
+static void spill_case_init(struct spill_case *c, struct case_set *set, int own, int other, int part) {
+    ggml_backend_buffer_type_t from = ggml_backend_get_default_buffer_type(set->backends[own]),
+                               to = ggml_backend_get_default_buffer_type(set->backends[other]);
+    *c = (struct spill_case){.own = own, .other = other};
+    reversed_init(&c->d, set->backends[own]);
+    c->u.params = reversed_params(&c->d, from, to);
+    c->u.params.memory_limit -= c->u.params.memory_limit / 8 * (uint64_t) part; // a lower limit requires more spills
+    assert_int_equal(berth_graph_budget(c->d.graph, &c->u.params, &c->u.ctx, &c->u.graph, &c->u.r), GGML_STATUS_SUCCESS);
+    assert_true(c->u.r->fits && c->u.r->n_spilled >= 5);
 }
 
-static void spill_case_expect(struct spill_case *l, uint64_t seed) {
+static void spill_case_expect(struct spill_case *c, uint64_t seed) {
     struct deep d;
     ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
@@ -286,60 +289,60 @@ static void spill_case_expect(struct spill_case *l, uint64_t seed) {
     assert_true(ggml_gallocr_alloc_graph(galloc, d.graph));
     deep_fill(&d, seed);
     assert_int_equal(ggml_backend_graph_compute(cpu, d.graph), GGML_STATUS_SUCCESS);
-    deep_results(&d, l->want);
+    deep_results(&d, c->want);
     deep_fini(&d);
     ggml_gallocr_free(galloc);
     ggml_backend_free(cpu);
 }
 
-static void case_set_init(struct case_set *y, bool is_async, bool copies_async) {
-    *y = (struct case_set){0};
+static void case_set_init(struct case_set *set, bool is_async, bool copies_async) {
+    *set = (struct case_set){0};
     for (int i = 0; i < 2; i++) {
-        device_init(&y->devices[i], i == 0 ? "left" : "right");
-        y->devices[i].is_async = y->devices[i].has_events = is_async;
-        y->devices[i].copies_async = copies_async;
-        y->backends[i] = device_start(&y->devices[i]);
+        device_init(&set->devices[i], i == 0 ? "left" : "right");
+        set->devices[i].is_async = set->devices[i].has_events = is_async;
+        set->devices[i].copies_async = copies_async;
+        set->backends[i] = device_start(&set->devices[i]);
     }
-    y->backends[2] = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(y->backends[2], 1);
-    spill_case_init(&y->cases[0], y, 0, 2, 0);
-    spill_case_init(&y->cases[1], y, 1, 2, 1);
-    spill_case_init(&y->cases[2], y, 0, 2, 2);
-    spill_case_init(&y->cases[3], y, 0, 1, 1);
-    spill_case_init(&y->cases[4], y, 1, 0, 0);
+    set->backends[2] = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(set->backends[2], 1);
+    spill_case_init(&set->cases[0], set, 0, 2, 0);
+    spill_case_init(&set->cases[1], set, 1, 2, 1);
+    spill_case_init(&set->cases[2], set, 0, 2, 2);
+    spill_case_init(&set->cases[3], set, 0, 1, 1);
+    spill_case_init(&set->cases[4], set, 1, 0, 0);
     for (int i = 0; i < N_SPILL_CASES; i++) {
-        spill_case_expect(&y->cases[i], 9 + (uint64_t) i);
+        spill_case_expect(&set->cases[i], 9 + (uint64_t) i);
     }
 }
 
-static void case_set_fini(struct case_set *y) {
+static void case_set_fini(struct case_set *set) {
     for (int i = 0; i < N_SPILL_CASES; i++) {
-        berth_budget_free(y->cases[i].u.r);
-        ggml_free(y->cases[i].u.ctx);
-        deep_fini(&y->cases[i].d);
+        berth_budget_free(set->cases[i].u.r);
+        ggml_free(set->cases[i].u.ctx);
+        deep_fini(&set->cases[i].d);
     }
-    ggml_backend_free(y->backends[2]);
-    device_stop(&y->devices[0]);
-    device_stop(&y->devices[1]);
+    ggml_backend_free(set->backends[2]);
+    device_stop(&set->devices[0]);
+    device_stop(&set->devices[1]);
 }
 
-static bool spill_case_step(struct case_set *y, int i, ggml_backend_sched_t sched) {
-    struct spill_case *l = &y->cases[i];
+static bool spill_case_step(struct case_set *set, int i, ggml_backend_sched_t sched) {
+    struct spill_case *c = &set->cases[i];
     char result[64] = {0};
     ggml_backend_sched_reset(sched);
-    for (int k = 0; k < ggml_graph_n_nodes(l->u.graph); k++) {
-        ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(l->u.graph, k), y->backends[l->own]);
+    for (int k = 0; k < ggml_graph_n_nodes(c->u.graph); k++) {
+        ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(c->u.graph, k), set->backends[c->own]);
     }
-    berth_sched_set_spill_backends(sched, l->u.graph, y->backends[l->own], y->backends[l->other]);
-    if (!ggml_backend_sched_alloc_graph(sched, l->u.graph)) {
+    berth_sched_set_spill_backends(sched, c->u.graph, set->backends[c->own], set->backends[c->other]);
+    if (!ggml_backend_sched_alloc_graph(sched, c->u.graph)) {
         return false;
     }
-    deep_fill(&l->d, 9 + (uint64_t) i);
-    if (ggml_backend_sched_graph_compute(sched, l->u.graph) != GGML_STATUS_SUCCESS) {
+    deep_fill(&c->d, 9 + (uint64_t) i);
+    if (ggml_backend_sched_graph_compute(sched, c->u.graph) != GGML_STATUS_SUCCESS) {
         return false;
     }
-    deep_results(&l->d, result);
-    assert_memory_equal(l->want, result, sizeof result);
+    deep_results(&c->d, result);
+    assert_memory_equal(c->want, result, sizeof result);
     return true;
 }
 
@@ -347,45 +350,46 @@ static bool spill_case_step(struct case_set *y, int i, ggml_backend_sched_t sche
 static void test_alternating_graphs(void **state) {
     (void) state;
     static const int turns[] = {0, 0, 2, 0, 2, 1, 0, 1, 0, 1, 3, 4, 3, 0, 4, 2, 1, 2, 3, 3, 0, 2, 2, 4, 1, 1};
-    static struct case_set y;
-    case_set_init(&y, true, true);
-    assert_true(y.cases[2].u.r->n_spilled + y.cases[2].u.r->n_restored > y.cases[0].u.r->n_spilled + y.cases[0].u.r->n_restored);
-    ggml_backend_sched_t sched = ggml_backend_sched_new(y.backends, NULL, 3, 4096, false, false);
+    static struct case_set set;
+    case_set_init(&set, true, true);
+    assert_true(
+        set.cases[2].u.r->n_spilled + set.cases[2].u.r->n_restored > set.cases[0].u.r->n_spilled + set.cases[0].u.r->n_restored);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(set.backends, NULL, 3, 4096, false, false);
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
-        if (!spill_case_step(&y, turns[i], sched)) {
+        if (!spill_case_step(&set, turns[i], sched)) {
             fail_msg("turn %zu, graph %d: %s", i, turns[i], berth_last_error());
         }
     }
     ggml_backend_sched_free(sched);
-    case_set_fini(&y);
+    case_set_fini(&set);
 }
 
 // The memory stays within both limits. If a copy fails, the computation fails, and the next computation is correct.
 static void test_two_devices(void **state) {
     (void) state;
-    static struct case_set y;
+    static struct case_set set;
     for (int kind = 0; kind < 3; kind++) { // 0: synchronous, 1: asynchronous, 2: asynchronous with copies between devices
-        case_set_init(&y, kind > 0, kind > 1);
+        case_set_init(&set, kind > 0, kind > 1);
         for (int i = 3; i < N_SPILL_CASES; i++) {
-            const struct spill_case *l = &y.cases[i];
-            ggml_backend_sched_t sched = ggml_backend_sched_new(y.backends, NULL, 3, 4096, false, false);
+            const struct spill_case *c = &set.cases[i];
+            ggml_backend_sched_t sched = ggml_backend_sched_new(set.backends, NULL, 3, 4096, false, false);
             for (int run = 0; run < 3; run++) {
-                assert_true(spill_case_step(&y, i, sched));
+                assert_true(spill_case_step(&set, i, sched));
             }
-            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->own]) <= l->u.params.memory_limit);
-            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) <= l->u.params.spill_limit);
-            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) > 0);
-            assert_int_equal(y.devices[l->own].n_async_copies > 0, kind == 2);
+            assert_true(ggml_backend_sched_get_buffer_size(sched, set.backends[c->own]) <= c->u.params.memory_limit);
+            assert_true(ggml_backend_sched_get_buffer_size(sched, set.backends[c->other]) <= c->u.params.spill_limit);
+            assert_true(ggml_backend_sched_get_buffer_size(sched, set.backends[c->other]) > 0);
+            assert_int_equal(set.devices[c->own].n_async_copies > 0, kind == 2);
             for (int at = 1; kind == 2 && at < 4; at++) {
-                y.devices[l->own].fail_copy_at = at;
-                assert_false(spill_case_step(&y, i, sched));
+                set.devices[c->own].fail_copy_at = at;
+                assert_false(spill_case_step(&set, i, sched));
                 assert_non_null(strstr(berth_last_error(), "lost a copy of"));
-                y.devices[l->own].fail_copy_at = 0;
-                assert_true(spill_case_step(&y, i, sched));
+                set.devices[c->own].fail_copy_at = 0;
+                assert_true(spill_case_step(&set, i, sched));
             }
             ggml_backend_sched_free(sched);
         }
-        case_set_fini(&y);
+        case_set_fini(&set);
     }
 }
 
