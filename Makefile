@@ -1,7 +1,7 @@
-# Berth: the commands of the README and of CI. CMake and Ninja do the work underneath; presets are in CMakePresets.json.
-# SKIP='ops' leaves tests of a label out of `make test`, OMIT='^test_plan' those of such names.
-# `make run` and `make test` first install what is missing from Debian's packages (tools/setup.sh); all others say what is missing.
-# CMAKE_ARGS='-D NAME=VALUE' sets options of CMake, also of a build that is there.
+# The commands of the README and of CI. They call CMake and Ninja; CMakePresets.json has the presets.
+# `make test SKIP=ops` leaves out the tests with the label ops. `make test OMIT='^test_plan'` leaves out the tests whose names match.
+# `make run` and `make test` first install missing Debian packages (tools/setup.sh). All other targets only report missing packages.
+# CMAKE_ARGS='-D NAME=VALUE' sets options of CMake, also in an existing build.
 
 .PHONY: run test build build-all configure cuda install uninstall test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format docs clean setup setup-mpi help
 
@@ -10,28 +10,28 @@ PREFIX  ?= /usr/local
 DIR      = $(if $(filter release,$(PRESET)),build,build/$(PRESET))
 
 help:
-	@echo "make run          build, then let the shipped model tell a tale"
+	@echo "make run          build, then generate a text with the small model that comes with Berth"
 	@echo "make test         build and run the tests"
-	@echo "make build        libraries into build/lib, programs into build/bin"
-	@echo "make cuda         the CUDA backend's library too (needs nvcc)"
-	@echo "make setup        install what is missing to build and test: Debian's packages, as root or with sudo"
-	@echo "make setup-mpi    install MPI, for models over several machines (docs/user/cluster.md)"
-	@echo "make install      install below PREFIX ($(PREFIX)), DESTDIR is respected"
-	@echo "make uninstall    remove what make install put below PREFIX"
-	@echo "make conformance  compare with the reference libraries (needs npm)"
-	@echo "make client       run llama.cpp's own binaries on Berth (needs npm)"
-	@echo "make test-long    the long tests"
-	@echo "make test-tiers   kernels and ops on every tier, under qemu what this machine lacks"
-	@echo "make fuzz         every fuzz target for MINUTES=1 (needs clang)"
-	@echo "make soak         everything over and over for MINUTES=60, memory flat"
-	@echo "make coverage     lines and branches that the tests reach"
-	@echo "make corpus       plan 501 captured graphs beside what ggml took: the README's figures of memory"
-	@echo "make bench        benchmarks, side by side with the reference"
-	@echo "make bench-tiers  measure every tier of kernels against the reference; write docs/data and docs/user/speed.md"
-	@echo "make check        layers, exported symbols, formatting, comments of the public functions, messages, file names"
+	@echo "make build        build the libraries (build/lib) and the programs (build/bin)"
+	@echo "make cuda         also build the library of the CUDA backend (requires nvcc)"
+	@echo "make setup        install the missing Debian packages for building and testing, as root or with sudo"
+	@echo "make setup-mpi    install MPI, which runs models on several machines (docs/user/cluster.md)"
+	@echo "make install      install into PREFIX ($(PREFIX)); DESTDIR is respected"
+	@echo "make uninstall    remove the files that make install wrote to PREFIX"
+	@echo "make conformance  compare Berth with ggml's own libraries (requires npm)"
+	@echo "make client       run llama.cpp's own binaries on Berth (requires npm)"
+	@echo "make test-long    run the long tests"
+	@echo "make test-tiers   test kernels and ops with every level of instruction sets; qemu runs those that this machine lacks"
+	@echo "make fuzz         run every fuzz target for MINUTES=1 (requires clang)"
+	@echo "make soak         repeat random work for MINUTES=60; memory must not grow"
+	@echo "make coverage     measure the lines and branches that the tests reach"
+	@echo "make corpus       plan 501 captured graphs and compare their memory with ggml's (figures of the README)"
+	@echo "make bench        run the benchmarks, which compare Berth with ggml"
+	@echo "make bench-tiers  compare the kernels of every instruction set with ggml's; write docs/data and docs/user/speed.md"
+	@echo "make check        check layers, exported symbols, formatting, comments of public functions, messages, file names"
 	@echo "make format       format the sources"
 	@echo "make docs         write the reference of the public headers to build/docs, as Markdown"
-	@echo "PRESET=debug|asan|tsan|coverage|clang|static chooses another build"
+	@echo "PRESET=debug|asan|tsan|coverage|clang|static selects another build"
 
 run:
 	@BERTH_SETUP=build tools/setup.sh
@@ -41,7 +41,7 @@ run:
 setup:
 	@tools/setup.sh
 
-# A build that is configured already looks for it again.
+# If the build is configured already, it is configured again, so that CMake finds MPI.
 setup-mpi:
 	@BERTH_SETUP=mpi tools/setup.sh
 	@[ ! -e $(DIR)/build.ninja ] || cmake $(DIR) > $(DIR)/configure.log 2>&1 || { cat $(DIR)/configure.log; exit 1; }
@@ -51,13 +51,13 @@ configure:
 
 $(DIR)/build.ninja: configure ;
 
-# Libraries and the program; tests and benchmarks are built by what needs them.
+# Builds the libraries and the program `berth`. Other targets build tests and benchmarks when they need them.
 build:
 	@BERTH_SETUP=build tools/setup.sh --check
 	@$(MAKE) --no-print-directory configure
 	@cmake --build $(DIR) --target ggml ggml-cpu ggml-base berth berth-plugins
 
-# A build that was configured before there was cmocka or zlib has no tests: it is configured again.
+# A build that was configured without cmocka or zlib has no tests, so it is configured again.
 build-all:
 	@tools/setup.sh --check
 	@$(MAKE) --no-print-directory configure
@@ -84,7 +84,7 @@ fuzz: setup
 soak: build-all
 	@BERTH_SOAK_MINUTES=$(or $(MINUTES),60) $(DIR)/tests/long_soak
 
-# Tests whose programs are built to count where they have been; what they reached is told where one failed, too.
+# Runs the tests with programs that count the lines and branches that they reach. The result is printed even if a test failed.
 coverage:
 	@find build/coverage -name '*.gcda' -delete 2> /dev/null || true
 	@$(MAKE) --no-print-directory test PRESET=coverage SKIP=formats; failed=$$?; tools/coverage.py build/coverage && exit $$failed
@@ -96,7 +96,7 @@ client: build
 	@cmake --build $(DIR) --target client-probe client-model
 	@tests/client/client.sh $(DIR)
 
-# The figures of memory in the README, from the graphs that come with it.
+# Computes the memory figures of the README from the captured graphs that come with Berth.
 corpus: build-all
 	@tools/graphs.sh build/data
 	@BERTH_DATA=build/data $(DIR)/tests/test_corpus
@@ -123,7 +123,7 @@ format:
 docs:
 	@tools/make-reference.py
 
-# Where libraries go depends on the prefix (lib, or lib/aarch64-linux-gnu below /usr), so CMake is given it.
+# The library folder depends on the prefix (lib, or lib/aarch64-linux-gnu if the prefix is /usr), so CMake gets the prefix.
 install:
 	@BERTH_SETUP=build tools/setup.sh --check
 	@tools/configure.sh $(PRESET) $(DIR) -D CMAKE_INSTALL_PREFIX="$(PREFIX)" $(CMAKE_ARGS)
