@@ -54,7 +54,7 @@ struct net {
     struct ggml_context *weights, *ctx;
     struct ggml_cgraph *graph;
     ggml_backend_buffer_t weights_buffer;
-    struct ggml_tensor *t[CASES_TENSORS_MAX]; // all tensors that an op may read
+    struct ggml_tensor *t[CASES_TENSORS_MAX]; // all tensors that an op may read; the first two are weights
     int n_t;
 };
 
@@ -199,6 +199,7 @@ static inline void net_fill(struct net *n, uint64_t seed) {
     }
 }
 
+// For berth_gallocr_params.inplace: allows two more ops to run in place.
 static inline bool wide_in_place(const struct ggml_tensor *node, int i_src, void *user) {
     (void) user;
     return i_src == 0 && (node->op == GGML_OP_NORM || node->op == GGML_OP_CLAMP);
@@ -206,6 +207,7 @@ static inline bool wide_in_place(const struct ggml_tensor *node, int i_src, void
 
 // ---- one case ----
 
+// Whether tensor i still holds its value after the graph has run: a weight (i < 2), an output, or a tensor that no op reads.
 static inline bool is_compared(struct net *n, int i, bool outputs_only) {
     if ((n->t[i]->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || i < 2) {
         return true;

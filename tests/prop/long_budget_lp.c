@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 struct tally {
+    // n_proven: Berth found a schedule, and cbc finished in time. n_open: cbc did not finish. n_equal: cbc's optimum equals Berth's
+    // cost. n_below: cbc proved that the programme has no schedule as cheap as Berth's. n_none: cbc proved that there is no schedule,
+    // and Berth found none.
     int n_proven, n_open, n_equal, n_below, n_none;
     double gap;   // sum of (Berth's cost - optimum) / optimum over the graphs whose optimum cbc has proven
     double worst; // the largest of these

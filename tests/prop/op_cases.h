@@ -104,8 +104,8 @@ static inline void op_cases_close(struct op_cases *c) {
 
 // ---- memory ----
 
-// The memory is next to a guard page. The CANARY bytes on the other side have a fixed value. NULL: all regions are used, or size
-// is too large.
+// Returns memory that starts or ends at a guard page. On its other side are CANARY bytes with a fixed value. NULL: all regions
+// are used, or size is too large.
 static inline char *region_take(struct op_cases *c, size_t size) {
     if (c->n_used == N_REGIONS || size > REGION_SIZE - CANARY) {
         return NULL;
@@ -220,12 +220,14 @@ static const size_t odd_strides[] = {0, 8, 16, 24, 64, 1024, (size_t) 1 << 20, (
     (size_t) 1 << 62, (size_t) 0 - 8, (size_t) 0 - 64, (size_t) 0 - (1 << 20)};
 #define ODD(c, list) (list)[pick(c, sizeof(list) / sizeof(list)[0])]
 
-// Their products overflow. Only strides of 0 make them fit into memory.
+// Extents that no valid tensor has. Products of them overflow. A tensor with such an extent fits into memory only if its stride
+// is 0.
 static const int64_t wild_extents[] = {-1, -256, INT64_MIN, INT64_MAX, INT64_MAX - 7, ((int64_t) 1 << 62) + 1,
     ((int64_t) 1 << 62) + 4, (int64_t) 1 << 61, ((int64_t) 1 << 60) + 2, (int64_t) 1 << 58};
 static const int wild_types[] = {-3, -1, INT32_MIN, INT32_MAX, 4, 5, 31, 33, GGML_TYPE_COUNT, 1000};
 
-// The CPU backend must refuse the result. Strides of 0 hide a huge extent: the tensor then spans few bytes.
+// Makes a tensor invalid, so that the CPU backend must refuse the op. With strides of 0, a tensor with a huge extent spans few
+// bytes, so its size alone does not show that it is invalid.
 static inline void property_corrupt_wildly(struct op_cases *c) {
     struct ggml_tensor *t = any_tensor(c);
     const int d = (int) pick(c, GGML_MAX_DIMS);
@@ -245,7 +247,7 @@ static inline void property_corrupt_wildly(struct op_cases *c) {
     }
 }
 
-// The op may still be valid.
+// Changes an extent, a stride, a parameter, a view or the order of the axes. The op may still be valid.
 static inline void property_corrupt(struct op_cases *c, struct ggml_context *ctx) {
     struct ggml_tensor *t = any_tensor(c);
     const int d = (int) pick(c, GGML_MAX_DIMS);
@@ -265,10 +267,10 @@ static inline void property_corrupt(struct op_cases *c, struct ggml_context *ctx
             break;
         case 6:
             if (t->view_src == NULL) { // a view of a tensor that may be too short
-                struct ggml_tensor *integer =
+                struct ggml_tensor *source =
                     ggml_new_tensor_1d(ctx, t->type, ggml_blck_size(t->type) * (int64_t) (1 + pick(c, 64)));
-                if (!berth_is_poison(integer)) {
-                    t->view_src = integer;
+                if (!berth_is_poison(source)) {
+                    t->view_src = source;
                     t->view_offs = ggml_type_size(t->type) * pick(c, 3);
                 }
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c. Instance: a set of items. plan/solve/exact.h defines
-// asks, rules and answers.
+// plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c. An instance is a set of items. An ask is one question
+// to the exact search, "is there a plan within this capacity?". plan/solve/exact.h defines asks, rules and answers.
 #pragma once
 
 #include "plan/solve/exact.h"
@@ -15,9 +15,8 @@ static void fail_case(
     exit(1);
 }
 
-// Checks beam.c at all capacities from the bound to the optimum. A plan must be valid. "No" requires a capacity below the
-// optimum.
-// A narrow beam may give no answer.
+// Checks the beam search (beam.c) at all capacities from the bound to the optimum. If it returns a plan, the plan must be valid.
+// If it answers "no", the capacity must be below the optimum. A narrow beam may give no answer.
 static void check_beams(
     const struct berth_plan_item *items, int64_t n, struct exact *x, const struct plan_prob *p, unsigned rules, int64_t best) {
     static const int32_t widths[] = {1, 3, 500};
@@ -132,12 +131,12 @@ static void check_instance(const struct berth_plan_item *items, int64_t n, bool 
     uint64_t live = brute_live(items, n);
     uint64_t off[BRUTE_MAX];
     struct berth_plan_report r;
-    static const int64_t budgets[] = {0, 200, 10000000};
+    static const int64_t time_limits_us[] = {0, 200, 10000000};
     for (int k = 0; k < 3; k++) {
-        struct berth_plan_params params = {.time_limit_us = budgets[k], .seed = 7};
+        struct berth_plan_params params = {.time_limit_us = time_limits_us[k], .seed = 7};
         if (berth_plan_solve(items, n, &params, off, &r) != GGML_STATUS_SUCCESS || !brute_is_valid(items, n, 0, off) ||
             berth_plan_check(items, n, &params, off, NULL) != GGML_STATUS_SUCCESS) {
-            fail_case(items, n, "invalid plan with budget", (unsigned long long) budgets[k], r.peak);
+            fail_case(items, n, "invalid plan with time limit", (unsigned long long) time_limits_us[k], r.peak);
         }
         if (r.peak < optimum || r.bound > optimum || r.bound < live || r.peak < r.bound || (r.proven && r.peak != optimum)) {
             fail_case(items, n, "wrong peak or bound; optimum", r.peak, optimum);
@@ -172,8 +171,8 @@ static void check_random(int n_instances, int64_t n_max, uint64_t size_max, uint
     }
 }
 
-// Random items, and items of one step each that fill every step almost completely. Only instances that the fast path does not
-// solve are checked. For many of them the optimum is above the live bytes.
+// Makes instances of n_free random items, and of items with a lifetime of one step that fill every step almost completely. Checks
+// only instances that the fast path does not solve. For many of them the optimum is above the live bytes.
 static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int64_t steps, bool with_rules) {
     struct berth_plan_item items[BRUTE_MAX];
     for (int k = 0; k < n_instances;) {

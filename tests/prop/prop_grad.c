@@ -62,6 +62,7 @@ static double loss_of(const struct grad_graph *g, struct wide *w) {
     return sum;
 }
 
+// Returns the derivative of the loss with respect to *x, as a central difference of fourth order.
 static double slope_at(const struct grad_graph *g, struct wide *w, double *x) {
     static const int steps[] = {-2, -1, 1, 2};
     const double was = *x;
@@ -87,7 +88,8 @@ static void compare_gradient(const struct grad_rule *rule, const struct grad_gra
     }
 }
 
-// plain_graph shares no memory.
+// Computes the same case in memory that the graph allocator has planned. The gradients must equal those of plain_graph, in which
+// every tensor has separate memory.
 static void compare_planned(
     const struct grad_rule *rule, uint64_t seed, const struct grad_case *plain, struct ggml_cgraph *plain_graph) {
     const struct grad_api api = grad_api_own();

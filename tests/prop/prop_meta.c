@@ -9,7 +9,7 @@
 #define N_GRAPHS check_cases(300)
 #define N_POOL 64
 
-struct made {
+struct net {
     struct ggml_context *fixed, *ctx; // fixed: weights, inputs and caches; ctx: the graph
     struct ggml_cgraph *graph;
     struct ggml_tensor *pool[N_POOL];
@@ -18,28 +18,28 @@ struct made {
     int n_fixed;
 };
 
-static uint64_t below(struct made *m, uint64_t n) {
+static uint64_t below(struct net *m, uint64_t n) {
     return check_rng_below(&m->rng, n);
 }
 
-static struct ggml_tensor *fixed_new(struct made *m, enum ggml_type type, int64_t a, int64_t b, int64_t c, const char *kind) {
+static struct ggml_tensor *fixed_new(struct net *m, enum ggml_type type, int64_t a, int64_t b, int64_t c, const char *kind) {
     struct ggml_tensor *t = ggml_new_tensor_3d(m->fixed, type, a, b, c);
     ggml_format_name(t, "%s%d", kind, m->n_fixed++);
     return t;
 }
 
-static void put(struct made *m, struct ggml_tensor *t) {
+static void pool_add(struct net *m, struct ggml_tensor *t) {
     if (m->n < N_POOL) {
         m->pool[m->n++] = t;
     }
 }
 
-static struct ggml_tensor *pick(struct made *m) {
+static struct ggml_tensor *pick(struct net *m) {
     return m->pool[below(m, (uint64_t) m->n)];
 }
 
 // Returns a tensor of the pool with the shape of t, or a new weight with that shape.
-static struct ggml_tensor *pick_like(struct made *m, struct ggml_tensor *t) {
+static struct ggml_tensor *pick_like(struct net *m, struct ggml_tensor *t) {
     for (int tries = 0; tries < 8; tries++) {
         struct ggml_tensor *o = pick(m);
         if (ggml_are_same_shape(o, t)) {
@@ -49,15 +49,15 @@ static struct ggml_tensor *pick_like(struct made *m, struct ggml_tensor *t) {
     return fixed_new(m, GGML_TYPE_F32, t->ne[0], t->ne[1], t->ne[2], "w");
 }
 
-static struct ggml_tensor *dense(struct made *m, struct ggml_tensor *t) {
+static struct ggml_tensor *dense(struct net *m, struct ggml_tensor *t) {
     const bool is_dense = t->nb[0] == sizeof(float) && t->nb[1] == t->nb[0] * (size_t) t->ne[0] &&
                           t->nb[2] == t->nb[1] * (size_t) t->ne[1] && t->nb[3] == t->nb[2] * (size_t) t->ne[2];
     return is_dense ? t : ggml_cont(m->ctx, t);
 }
 
-typedef struct ggml_tensor *(*build_fn)(struct made *m);
+typedef struct ggml_tensor *(*build_fn)(struct net *m);
 
-static struct ggml_tensor *build_product(struct made *m) {
+static struct ggml_tensor *build_product(struct net *m) {
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0};
     struct ggml_tensor *x = dense(m, pick(m));
     enum ggml_type type = types[below(m, 4)];
@@ -67,7 +67,7 @@ static struct ggml_tensor *build_product(struct made *m) {
     return ggml_mul_mat(m->ctx, fixed_new(m, type, x->ne[0], outs[below(m, 4)], n_mat, "w"), x);
 }
 
-static struct ggml_tensor *build_pair(struct made *m) {
+static struct ggml_tensor *build_pair(struct net *m) {
     struct ggml_tensor *a = pick(m), *b = pick_like(m, a);
     const uint64_t kind = below(m, 4);
     return kind == 0   ? ggml_add(m->ctx, a, b)
@@ -76,24 +76,24 @@ static struct ggml_tensor *build_pair(struct made *m) {
                        : ggml_swiglu_split(m->ctx, dense(m, a), dense(m, b));
 }
 
-static struct ggml_tensor *build_broadcast(struct made *m) {
+static struct ggml_tensor *build_broadcast(struct net *m) {
     struct ggml_tensor *a = pick(m);
     struct ggml_tensor *w = fixed_new(m, GGML_TYPE_F32, a->ne[0], below(m, 2) == 0 ? 1 : a->ne[1], 1, "w");
     return below(m, 2) == 0 ? ggml_mul(m->ctx, a, w) : ggml_add(m->ctx, a, w);
 }
 
-static struct ggml_tensor *build_norm(struct made *m) {
+static struct ggml_tensor *build_norm(struct net *m) {
     struct ggml_tensor *a = pick(m);
     return below(m, 2) == 0 ? ggml_rms_norm(m->ctx, a, 1e-5f) : ggml_norm(m->ctx, a, 1e-5f);
 }
 
-static struct ggml_tensor *build_soft_max(struct made *m) {
+static struct ggml_tensor *build_soft_max(struct net *m) {
     struct ggml_tensor *a = dense(m, pick(m));
     struct ggml_tensor *mask = below(m, 2) == 0 ? fixed_new(m, GGML_TYPE_F32, a->ne[0], a->ne[1], 1, "mask") : NULL;
     return ggml_soft_max_ext(m->ctx, a, mask, 0.5f, 0.0f);
 }
 
-static struct ggml_tensor *build_unary(struct made *m) {
+static struct ggml_tensor *build_unary(struct net *m) {
     struct ggml_tensor *a = dense(m, pick(m));
     const uint64_t kind = below(m, 4);
     return kind == 0   ? ggml_silu(m->ctx, a)
@@ -102,12 +102,12 @@ static struct ggml_tensor *build_unary(struct made *m) {
                        : ggml_scale_bias(m->ctx, a, 0.5f, 0.1f);
 }
 
-static struct ggml_tensor *build_glu(struct made *m) {
+static struct ggml_tensor *build_glu(struct net *m) {
     struct ggml_tensor *a = dense(m, pick(m));
     return a->ne[0] % 2 == 0 ? ggml_swiglu(m->ctx, a) : ggml_silu(m->ctx, a);
 }
 
-static struct ggml_tensor *build_shape(struct made *m) {
+static struct ggml_tensor *build_shape(struct net *m) {
     struct ggml_tensor *a = dense(m, pick(m));
     const int64_t n = ggml_nelements(a);
     switch (below(m, 5)) {
@@ -119,7 +119,7 @@ static struct ggml_tensor *build_shape(struct made *m) {
     }
 }
 
-static struct ggml_tensor *build_view(struct made *m) {
+static struct ggml_tensor *build_view(struct net *m) {
     struct ggml_tensor *a = pick(m);
     if (a->ne[1] < 2 || a->ne[0] < 16) {
         return ggml_cont(m->ctx, a);
@@ -131,19 +131,19 @@ static struct ggml_tensor *build_view(struct made *m) {
     return ggml_view_3d(m->ctx, a, a->ne[0] / 2, a->ne[1], a->ne[2], a->nb[1], a->nb[2], (size_t) (a->ne[0] / 2) * a->nb[0]);
 }
 
-static struct ggml_tensor *build_concat(struct made *m) {
+static struct ggml_tensor *build_concat(struct net *m) {
     struct ggml_tensor *a = pick(m);
     return ggml_nelements(a) < 20000 ? ggml_concat(m->ctx, a, pick_like(m, a), (int) below(m, 3))
                                      : ggml_scale(m->ctx, dense(m, a), 1.1f);
 }
 
-static struct ggml_tensor *build_rope(struct made *m) {
+static struct ggml_tensor *build_rope(struct net *m) {
     struct ggml_tensor *a = dense(m, pick(m));
     struct ggml_tensor *x = ggml_reshape_3d(m->ctx, a, 8, ggml_nelements(a) / 8 / a->ne[2], a->ne[2]);
     return ggml_rope(m->ctx, x, fixed_new(m, GGML_TYPE_I32, a->ne[2], 1, 1, "pos"), 8, 0);
 }
 
-static struct ggml_tensor *build_rows(struct made *m) {
+static struct ggml_tensor *build_rows(struct net *m) {
     struct ggml_tensor *a = dense(m, pick(m));
     struct ggml_tensor *x = ggml_reshape_2d(m->ctx, a, a->ne[0], a->ne[1] * a->ne[2]);
     if (x->ne[1] < 6) {
@@ -152,7 +152,7 @@ static struct ggml_tensor *build_rows(struct made *m) {
     return ggml_get_rows(m->ctx, x, fixed_new(m, GGML_TYPE_I32, 8, 1, 1, "ids"));
 }
 
-static struct ggml_tensor *build_cache(struct made *m) {
+static struct ggml_tensor *build_cache(struct net *m) {
     struct ggml_tensor *a = dense(m, pick(m));
     struct ggml_tensor *x = ggml_reshape_2d(m->ctx, a, a->ne[0], a->ne[1] * a->ne[2]);
     const enum ggml_type type = below(m, 2) == 0 ? GGML_TYPE_F32 : GGML_TYPE_F16;
@@ -164,18 +164,18 @@ static struct ggml_tensor *build_cache(struct made *m) {
     return ggml_cast(m->ctx, done, GGML_TYPE_F32);
 }
 
-static struct ggml_tensor *build_sum(struct made *m) {
+static struct ggml_tensor *build_sum(struct net *m) {
     struct ggml_tensor *a = dense(m, pick(m));
     return ggml_add(m->ctx, a, ggml_sum_rows(m->ctx, a));
 }
 
-static struct ggml_tensor *build_in_place(struct made *m) {
+static struct ggml_tensor *build_in_place(struct net *m) {
     struct ggml_tensor *a = ggml_scale(m->ctx, dense(m, pick(m)), 0.9f);
     return ggml_add_inplace(m->ctx, a, pick_like(m, a));
 }
 
 // Keys and values have fewer heads than queries.
-static struct ggml_tensor *build_attention(struct made *m) {
+static struct ggml_tensor *build_attention(struct net *m) {
     struct ggml_tensor *q = fixed_new(m, GGML_TYPE_F32, 32, 4, 4, "q"), *k = fixed_new(m, GGML_TYPE_F16, 32, 16, 2, "kv"),
                        *v = fixed_new(m, GGML_TYPE_F16, 32, 16, 2, "kv");
     return ggml_flash_attn_ext(m->ctx, q, k, v, fixed_new(m, GGML_TYPE_F16, 16, 4, 1, "mask"), 0.2f, 0.0f, 0.0f);
@@ -185,20 +185,20 @@ static const build_fn builders[] = {build_product, build_product, build_product,
     build_norm, build_soft_max, build_unary, build_glu, build_shape, build_shape, build_view, build_concat, build_rope,
     build_rows, build_cache, build_sum, build_in_place, build_attention};
 
-static struct made make(uint64_t seed) {
-    struct made m = {.rng = check_rng_new(seed)};
+static struct net net_make(uint64_t seed) {
+    struct net m = {.rng = check_rng_new(seed)};
     m.fixed = ggml_init((struct ggml_init_params){.mem_size = 256 * ggml_tensor_overhead(), .no_alloc = true});
     m.ctx = ggml_init((struct ggml_init_params){
         .mem_size = 1024 * ggml_tensor_overhead() + ggml_graph_overhead_custom(1024, false), .no_alloc = true});
-    put(&m, fixed_new(&m, GGML_TYPE_F32, 64, 8, 2, "x"));
-    put(&m, fixed_new(&m, GGML_TYPE_F32, 32, 6, 1, "x"));
+    pool_add(&m, fixed_new(&m, GGML_TYPE_F32, 64, 8, 2, "x"));
+    pool_add(&m, fixed_new(&m, GGML_TYPE_F32, 32, 6, 1, "x"));
     const int n_ops = 3 + (int) below(&m, 15);
     for (int i = 0; i < n_ops; i++) {
         struct ggml_tensor *t = builders[below(&m, sizeof builders / sizeof builders[0])](&m);
         if (berth_is_poison(t) || ggml_nelements(t) > 60000 || t->ne[3] > 1) { // the op refuses these shapes
             continue;
         }
-        put(&m, t);
+        pool_add(&m, t);
     }
     m.graph = ggml_new_graph_custom(m.ctx, 1024, false);
     for (int i = 0; i < m.n; i++) {
@@ -213,7 +213,7 @@ static struct made make(uint64_t seed) {
     return m;
 }
 
-static void free_made(struct made *m) {
+static void net_free(struct net *m) {
     ggml_free(m->ctx);
     ggml_free(m->fixed);
 }
@@ -267,7 +267,7 @@ static void read_into(const struct ggml_tensor *t, struct result *r) {
 }
 
 // Computes the graph twice and reads the last three tensors of the pool.
-static void run(struct made *m, ggml_backend_t backend, struct result *out) {
+static void run(struct net *m, ggml_backend_t backend, struct result *out) {
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(backend);
     ggml_backend_buffer_t weights = ggml_backend_alloc_ctx_tensors_from_buft(m->fixed, buft);
     assert_non_null(weights);
@@ -291,11 +291,11 @@ static void run(struct made *m, ggml_backend_t backend, struct result *out) {
     ggml_backend_buffer_free(weights);
 }
 
-static double error_of(const struct result *is, const struct result *want) {
+static double error_of(const struct result *got, const struct result *want) {
     double off = 0, all = 0;
     for (int64_t i = 0; i < want->n; i++) {
-        const double d = (double) is->values[i] - (double) want->values[i];
-        if (isnan(is->values[i]) != isnan(want->values[i])) {
+        const double d = (double) got->values[i] - (double) want->values[i];
+        if (isnan(got->values[i]) != isnan(want->values[i])) {
             return INFINITY;
         }
         off += isfinite(d) ? d * d : 0;
@@ -304,7 +304,7 @@ static double error_of(const struct result *is, const struct result *want) {
     return off / (all > 0 ? all : 1);
 }
 
-static bool is_rounded(const struct made *m) {
+static bool is_rounded(const struct net *m) {
     for (struct ggml_tensor *t = ggml_get_first_tensor(m->fixed); t != NULL; t = ggml_get_next_tensor(m->fixed, t)) {
         if (t->type == GGML_TYPE_F16 || ggml_is_quantized(t->type)) {
             return true;
@@ -316,8 +316,8 @@ static bool is_rounded(const struct made *m) {
 static void one_graph(uint64_t seed, int n_devices, bool is_verbose) {
     struct meta_split *split = calloc(1, sizeof *split); // not freed: devices live as long as the process
     *split = (struct meta_split){.seed = seed, .n = n_devices, .only_axis = -1, .may_be_sum = true};
-    struct result want[3] = {{0}}, is[3] = {{0}};
-    struct made plain = make(seed), parts = make(seed);
+    struct result want[3] = {{0}}, got[3] = {{0}};
+    struct net plain = net_make(seed), parts = net_make(seed);
     ggml_backend_t cpu = ggml_backend_cpu_init();
     ggml_backend_t meta = ggml_backend_dev_init(meta_split_device(split), NULL);
     for (int j = 0; j < n_devices; j++) {
@@ -325,7 +325,7 @@ static void one_graph(uint64_t seed, int n_devices, bool is_verbose) {
     }
     ggml_backend_cpu_set_n_threads(cpu, 1);
     run(&plain, cpu, want);
-    run(&parts, meta, is);
+    run(&parts, meta, got);
     struct berth_meta_stats stats;
     assert_true(berth_meta_stats(meta, &stats));
     assert_int_equal(stats.n_cache_misses, 1);
@@ -357,18 +357,18 @@ static void one_graph(uint64_t seed, int n_devices, bool is_verbose) {
     // f16 and quantised rows are rounded after sums whose order may differ.
     const double most = is_rounded(&plain) ? 1e-4 : 1e-9;
     for (int i = 0; i < 3; i++) {
-        const double error = want[i].values != NULL ? error_of(&is[i], &want[i]) : 0;
+        const double error = want[i].values != NULL ? error_of(&got[i], &want[i]) : 0;
         if (!(error < most)) {
             fail_msg("seed %llu, %d devices, result %d of %lld numbers: nmse %g", (unsigned long long) seed, n_devices, i,
                 (long long) want[i].n, error);
         }
         free(want[i].values);
-        free(is[i].values);
+        free(got[i].values);
     }
     ggml_backend_free(meta);
     ggml_backend_free(cpu);
-    free_made(&plain);
-    free_made(&parts);
+    net_free(&plain);
+    net_free(&parts);
 }
 
 static void random_graphs(void **state) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// prop_model_grammar.c: compares the matcher of grammars (the guide) with a naive reference, on random small grammars. Language:
-// a set of texts of the letters a and b with at most MAX_LEN bytes, as one bit per text. The reference applies the rules to empty
-// languages until nothing is added. The guide must accept a text if and only if its bit is set.
+// prop_model_grammar.c: compares the matcher of grammars (the guide) with a naive computation, on random small grammars. A
+// language is a set of texts of the letters a and b with at most MAX_LEN bytes, stored as one bit per text. The naive computation
+// starts with an empty language for every rule, and applies the rules until no language grows. The guide must accept a text if
+// and only if its bit is set in the language of `root`.
 
 #include "support/vocab_sample.h"
 
@@ -43,7 +44,7 @@ static uint64_t language_join(uint64_t a, uint64_t b) {
 
 // ---- expressions ----
 
-enum kind { LETTERS, CALL, GROUP };
+enum kind { LETTERS, CALL, GROUP }; // a literal or class; the name of a rule; an expression in parentheses
 
 struct item {
     enum kind kind;
@@ -59,7 +60,7 @@ struct expression {
     int n_alts;
 };
 
-struct made {
+struct rule_set {
     struct expression all[N_RULES + 12]; // the rules, then the groups
     int n;
 };
@@ -69,7 +70,7 @@ static const struct {
     uint64_t language;
 } letters[] = {{"\"a\"", 1u << 1}, {"\"b\"", 1u << 2}, {"[ab]", 3u << 1}, {"\"\"", 1}, {"\"ab\"", 1u << 4}, {"\"ba\"", 1u << 5}};
 
-static void expression_make(struct check_rng *r, struct made *m, int at, int depth) {
+static void expression_make(struct check_rng *r, struct rule_set *m, int at, int depth) {
     static const int times[][2] = {
         {1, 1}, {1, 1}, {1, 1}, {0, 1}, {0, -1}, {1, -1}, {2, 2}, {0, 2}, {1, 3}, {3, -1}, {0, 0}, {0, 4}};
     struct expression e = {.n_alts = 1 + (int) check_rng_below(r, 3)};
@@ -94,7 +95,7 @@ static void expression_make(struct check_rng *r, struct made *m, int at, int dep
     m->all[at] = e;
 }
 
-static size_t expression_print(const struct made *m, int at, char *out, size_t cap) {
+static size_t expression_print(const struct rule_set *m, int at, char *out, size_t cap) {
     const struct expression *e = &m->all[at];
     size_t n = 0;
     for (int a = 0; a < e->n_alts; a++) {
@@ -131,7 +132,7 @@ static uint64_t item_language(const struct item *x, const uint64_t *known) {
     return out;
 }
 
-static uint64_t language_of(const struct made *m) {
+static uint64_t language_of(const struct rule_set *m) {
     uint64_t known[N_RULES + 12] = {0};
     for (bool is_changed = true; is_changed;) {
         is_changed = false;
@@ -153,7 +154,7 @@ static uint64_t language_of(const struct made *m) {
 
 // ---- the guide ----
 
-static bool takes(struct guide *guide, const struct vocab *v, int text) {
+static bool guide_accepts(struct guide *guide, const struct vocab *v, int text) {
     static float logits[SAMPLE_MAX_TOKENS];
     struct model_error error = {""};
     const int n = length_of(text), x = text - ((1 << n) - 1);
@@ -183,7 +184,7 @@ static void test_languages(void **state) {
     struct vocab *v = vocab_new(keys, (int64_t) sample.n_tokens, &error);
     assert_non_null(v);
     struct check_rng r = check_rng_new(check_seed(35));
-    static struct made m;
+    static struct rule_set m;
     const int n_grammars = check_cases(N_GRAMMARS);
     int n_tried = 0, n_texts = 0;
     for (int i = 0; i < n_grammars; i++) {
@@ -206,7 +207,7 @@ static void test_languages(void **state) {
         const uint64_t language = language_of(&m);
         for (int text = 0; text < N_TEXTS; text++) {
             const bool want = (language >> text & 1) != 0;
-            if (takes(guide, v, text) != want) {
+            if (guide_accepts(guide, v, text) != want) {
                 print_error("%s\ntext %d of %d bytes is %s\n", gbnf, text, length_of(text), want ? "refused" : "accepted");
                 fail();
             }

@@ -79,7 +79,7 @@ static void logits_compare(const struct session *a, const struct session *b, con
     }
 }
 
-// The logits must be equal after each step.
+// Both sessions process the tokens up to position `to`, in steps of random length. After each step, their logits must be equal.
 static void read_both(struct session *all, struct session *ring, const int32_t *tokens, int64_t to, struct check_rng *r) {
     struct model_error error = {""};
     while (ring->n_past < to) {

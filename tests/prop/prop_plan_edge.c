@@ -51,6 +51,7 @@ static void offsets_try_all(struct offset_search *o, int64_t i) {
     }
 }
 
+// features: a set of bits. 1: alignments, 2: fixed offsets, 4: aliases, 8: pools, 16: every alignment is 4.
 static struct berth_plan_item random_item(uint64_t max_chunk, int features) {
     int64_t x = (int64_t) brute_random(6);
     int64_t y = (int64_t) brute_random(6);
