@@ -21,6 +21,7 @@
 
 enum { WIDTH = 4096, HEAD = 128, HEADS = 32, HEADS_KV = 8, HIDDEN = 14336, LAYERS = 32, VOCAB = 32000, N_TIMES = 20 };
 enum { W_NORM, W_Q, W_K, W_V, W_O, W_GATE, W_UP, W_DOWN, N_WEIGHTS };
+// The parts of a step, as bits. O: the product with the output weights of attention. HEAD_OUT: the product that gives the logits.
 enum { QKV = 1, ROPE = 2, ATTN = 4, O = 8, GATE = 16, DOWN = 32, HEAD_OUT = 64, ALL = 127 };
 
 static const struct {
@@ -46,6 +47,7 @@ struct rig {
     struct ggml_context *ctx;
     ggml_backend_buffer_t memory;
     struct ggml_tensor *w[LAYERS][N_WEIGHTS], *cache_k[LAYERS], *cache_v[LAYERS], *out;
+    // activations, position and cache row of the token, mask of attention, input of the product DOWN if GATE is left out
     struct ggml_tensor *x, *pos, *row, *mask, *hidden;
     enum ggml_type type;
     int n_keys;

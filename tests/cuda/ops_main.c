@@ -24,7 +24,7 @@
 
 struct device_suite {
     struct op_suite suite;
-    char *bytes;
+    char *bytes; // DEVICE_SIZE bytes on the host: a tensor with its guard bytes, before they are copied to the device
     ggml_backend_t cpu, gpu;
     ggml_backend_buffer_t memory; // holds all tensors of a case, on the device
 };
@@ -96,20 +96,20 @@ static bool place(struct device_suite *s, struct ggml_context *ctx) {
             continue;
         }
         const void *host = t->data;
-        const size_t size = ggml_nbytes(t), room = ggml_backend_buffer_get_alloc_size(s->memory, t);
+        const size_t size = ggml_nbytes(t), alloc_size = ggml_backend_buffer_get_alloc_size(s->memory, t);
         char *to = align(at + GUARD, 256);
-        if ((size_t) (to - base) + room + 2 * GUARD > DEVICE_SIZE) {
+        if ((size_t) (to - base) + alloc_size + 2 * GUARD > DEVICE_SIZE) {
             return false;
         }
         t->buffer = s->memory;
         t->data = at;
-        memset(s->bytes, GUARD_BYTE, (size_t) (to - at) + room + GUARD);
+        memset(s->bytes, GUARD_BYTE, (size_t) (to - at) + alloc_size + GUARD);
         if (host != NULL) {
             memcpy(s->bytes + (to - at), host, size);
         }
-        s->memory->iface.set_tensor(s->memory, t, s->bytes, 0, (size_t) (to - at) + room + GUARD);
+        s->memory->iface.set_tensor(s->memory, t, s->bytes, 0, (size_t) (to - at) + alloc_size + GUARD);
         t->data = to;
-        at = to + room;
+        at = to + alloc_size;
     }
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (t->view_src != NULL) {

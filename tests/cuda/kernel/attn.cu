@@ -30,11 +30,12 @@ extern "C" void dequantize_row_q8_0(const void *, float *, int64_t);
 extern "C" void dequantize_row_q4_0(const void *, float *, int64_t);
 
 struct shape {
-    int d, n_head, n_head_kv, n_q, n_kv, type; // 1 f16, 8 q8_0, 2 q4_0, 0 f32
-    int mask;                                  // 0 none, 1 zeros, 2 causal
+    // d: elements per head. type of keys and values: 0 f32, 1 f16, 2 q4_0, 8 q8_0. mask: 0 none, 1 zeros, 2 causal.
+    int d, n_head, n_head_kv, n_q, n_kv, type;
+    int mask;
     float softcap, max_bias;
-    bool sinks, wg; // wg: test attn90, which uses warp groups
-    bool apart;     // all heads of a token are adjacent, as in a cache, so the keys of one head are apart
+    bool sinks, wg; // wg: test the kernels attn90_*, which use warp groups
+    bool apart;     // true: the heads of one position are adjacent, as in a cache; false: the keys of one head are adjacent
 };
 
 static size_t row_size(int type, int d) {
@@ -207,7 +208,7 @@ static void test(const shape &s, bool time) {
         OK(cudaMalloc(&limit, (size_t) a.n_split * a.n_rows * 8));
         a.part = part, a.limit = limit;
         if (time)
-            printf("  %d blocks a multiprocessor, %d splits of %d\n", occ, a.n_split, a.split_keys);
+            printf("  %d blocks per multiprocessor, %d splits of %d\n", occ, a.n_split, a.split_keys);
     }
     bool overlap = false;
     auto go = [&](int) {

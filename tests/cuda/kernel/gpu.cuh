@@ -26,6 +26,7 @@ static uint32_t rnd() {
     seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
     return (uint32_t) (seed >> 16);
 }
+// Returns a random number in [-1, 1).
 static float unit() {
     return (float) (rnd() & 0xffffff) / 8388608.0f - 1.0f;
 }

@@ -50,6 +50,8 @@ static weights make(const mm_type &t, int k) {
     return w;
 }
 
+// ---- launch parameters of the kernel mmv ----
+
 static int mmv_warps(const mm_type &t) {
     return t.bytes == 4 && t.qk == 1 || t.bytes == 34 ? MMV_WARPS_LARGE : MMV_WARPS;
 }
@@ -73,12 +75,15 @@ static void mmv_shape(const mm_type &t, int k, int n, int parts, mmv_args *a, si
     *shared = fixed + (size_t) parts * n * (a->k_part * ch + 8) * 2 + 2 * stage;
 }
 
+// Memory of the GPU: weights, columns, results, scales and tiles of the columns. x, y, full: x, y and the weights on the host.
 static char *d_w;
 static float *d_x, *d_y, *d_scale;
 static uint16_t *d_tiles;
 static std::vector<float> x, y;
 static std::vector<char> full;
 
+// Returns the normalised squared error of y compared with sums in double, for about n_check of the n columns and a part of the m
+// rows.
 static double error_of(const weights &w, int m, int k, int n, int n_check) {
     double num = 0, den = 0;
     for (int c = 0; c<n; c += n> n_check ? n / n_check : 1) {
@@ -98,6 +103,7 @@ static double error_of(const weights &w, int m, int k, int n, int n_check) {
     return num / den;
 }
 
+// Copies m rows to the GPU, `copies` times, so that a timed loop reads weights that are not in the L2 cache.
 static void upload(const weights &w, int m, int copies) {
     full.resize(w.row_size * m);
     for (int r = 0; r < m; r++) {
@@ -111,6 +117,7 @@ static void upload(const weights &w, int m, int copies) {
 }
 
 static int failures;
+// Compares the result on the GPU with sums in double, and prints a line. us: time of the kernel, 0: not measured.
 static void fetch_and_judge(const char *what, const mm_type &t, const weights &w, int m, int k, int n, double us, double limit) {
     y.resize((size_t) m * n);
     OK(cudaMemcpy(y.data(), d_y, y.size() * 4, cudaMemcpyDeviceToHost));
@@ -125,6 +132,7 @@ static void fetch_and_judge(const char *what, const mm_type &t, const weights &w
     fflush(stdout);
 }
 
+// Fills n columns of k elements with random numbers.
 static void columns(int k, int n) {
     x.resize((size_t) k * n);
     for (auto &v : x) {
@@ -173,7 +181,7 @@ static void test_mmv(const mm_type &t, int m, int k, int n, bool time) {
     }
     fetch_and_judge("mmv", t, w, m, k, n, us, wide && t.mma_256 ? 1e-5 : 1e-6);
     if (time) {
-        printf("      stages %d, blocks %d a multiprocessor, overlapped %.2f us\n", a.n_stages, occ, us2);
+        printf("      stages %d, %d blocks per multiprocessor, overlapped %.2f us\n", a.n_stages, occ, us2);
     }
 }
 
@@ -214,7 +222,7 @@ static void test_mv(const mm_type &t, int m, int k, bool time) {
         }
         fetch_and_judge("mv", t, w, m, k, 1, us, t.qk > 1 ? 2e-4 : 1e-10);
         if (time) {
-            printf("      stages %d, blocks %d a multiprocessor, overlapped %.2f us\n", a.n_stages, per_sm, us2);
+            printf("      stages %d, %d blocks per multiprocessor, overlapped %.2f us\n", a.n_stages, per_sm, us2);
         }
     }
 }
@@ -250,7 +258,7 @@ static void test_mvb(const mm_type &t, int m, int k, bool time) {
     }
     fetch_and_judge("mvb", t, w, m, k, 1, us, 1e-10);
     if (time) {
-        printf("      blocks %d a multiprocessor, overlapped %.2f us\n", occ, us2);
+        printf("      %d blocks per multiprocessor, overlapped %.2f us\n", occ, us2);
     }
 }
 

@@ -16,12 +16,12 @@ struct act_args;
 
 struct mm_type {
     const char *name;
-    int qk, bytes;
+    int qk, bytes; // elements and bytes of a block
     void (*tame)(char *block, uint32_t random);
     void (*to_float)(const void *, float *, int64_t);
-    const void *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
+    const void *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256; // kernels; NULL: the type has no such kernel
     bool hot;
-    const void *mvb; // NULL: the type has no such kernel
+    const void *mvb; // a kernel, or NULL
 };
 
 static void tame_half(char *at, uint32_t random) { // magnitudes from 0.01 to 0.04, both signs
