@@ -823,14 +823,14 @@ static void a_failed_reserve_keeps_the_earlier_one(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
     struct cuda_backend *b = backend->context;
-    const size_t room = 1 << 20;
-    assert_true(cuda_arena_grow(b, room));
+    const size_t first_size = 1 << 20;
+    assert_true(cuda_arena_grow(b, first_size));
     st->memory = 2 << 20;
     assert_false(cuda_arena_grow(b, 4 << 20));
-    assert_int_equal(b->arena_size, room);
+    assert_int_equal(b->arena_size, first_size);
     assert_non_null(b->arena);
     const long n_allocs = st->n_allocs;
-    assert_true(cuda_arena_grow(b, room));
+    assert_true(cuda_arena_grow(b, first_size));
     assert_int_equal(st->n_allocs, n_allocs);
     ggml_backend_free(backend);
 }

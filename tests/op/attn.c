@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attn.c: cases of op/attn.c: attention. Berth adds in f32. The reference adds in f16 in two cases:
+// attn.c: cases of op/attn.c: attention. Berth adds in f32. The reference adds in f16 in two cases, so these have larger
+// tolerances:
 //   values V are f16: all its CPU libraries differ by up to 5.3e-6 (normalised mean squared error) from each other and by 2.7e-5
 //   from double precision. Tolerance: OP_F16_SUMS.
 //   only keys K are f16: some of its libraries add in f16. Tolerance: OP_F16_DOTS.
@@ -14,6 +15,7 @@
 #define OP_F16_SUMS 4e-5
 #define OP_F16_DOTS 1e-5
 
+// Kinds of masks. OPEN hides nothing, SPARSE hides random keys, ROW_CLOSED hides all keys from the first token.
 enum { NO_MASK, OPEN, CAUSAL, SPARSE, ROW_CLOSED };
 
 struct attn {

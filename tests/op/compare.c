@@ -47,16 +47,16 @@ double op_rounded(enum ggml_type type, double v) {
     }
 }
 
-double op_nmse(const double *is, const double *want, int64_t n) {
+double op_nmse(const double *got, const double *want, int64_t n) {
     double err = 0, norm = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (isnan(want[i]) || isnan(is[i]) || isinf(want[i]) || isinf(is[i])) {
-            if (!(isnan(want[i]) && isnan(is[i])) && is[i] != want[i]) {
+        if (isnan(want[i]) || isnan(got[i]) || isinf(want[i]) || isinf(got[i])) {
+            if (!(isnan(want[i]) && isnan(got[i])) && got[i] != want[i]) {
                 return INFINITY;
             }
             continue;
         }
-        err += (is[i] - want[i]) * (is[i] - want[i]);
+        err += (got[i] - want[i]) * (got[i] - want[i]);
         norm += want[i] * want[i];
     }
     return err == 0 ? 0 : norm == 0 ? INFINITY : err / norm;

@@ -140,20 +140,20 @@ static void stride_cases(struct op_suite *s) {
 void op_suite_conv(struct op_suite *s) {
     const enum ggml_type f32 = GGML_TYPE_F32, f16 = GGML_TYPE_F16;
     for (size_t i = 0; i < N(geometries); i++) {
-        for (int half = 0; half < 4; half++) {
-            const enum ggml_type kernel = half % 2 ? f16 : f32;
-            one(s, i, half / 2, GGML_OP_IM2COL, kernel, f32, 0);
-            one(s, i, half / 2, GGML_OP_IM2COL, kernel, f16, 0);
-            one(s, i, half / 2, GGML_OP_IM2COL, kernel, f32, 1);
-            one(s, i, half / 2, GGML_OP_IM2COL, kernel, f16, 1);
-            one(s, i, half / 2, GGML_OP_IM2COL, kernel, f16, 2);
-            one(s, i, half / 2, GGML_OP_IM2COL_3D, kernel, f32, 0);
-            one(s, i, half / 2, GGML_OP_IM2COL_3D, kernel, f16, 0);
-            one(s, i, half / 2, GGML_OP_IM2COL_BACK, kernel, f32, 0);
-            one(s, i, half / 2, GGML_OP_CONV_2D, kernel, f32, 0);
-            one(s, i, half / 2, GGML_OP_CONV_3D, kernel, f32, 0);
-            one(s, i, half / 2, GGML_OP_CONV_2D_DW, kernel, f32, 0);
-            one(s, i, half / 2, GGML_OP_CONV_2D_DW, kernel, f32, 1);
+        for (int form = 0; form < 4; form++) { // kernels of f32 or f16, each with variant 0 or 1
+            const enum ggml_type kernel = form % 2 ? f16 : f32;
+            one(s, i, form / 2, GGML_OP_IM2COL, kernel, f32, 0);
+            one(s, i, form / 2, GGML_OP_IM2COL, kernel, f16, 0);
+            one(s, i, form / 2, GGML_OP_IM2COL, kernel, f32, 1);
+            one(s, i, form / 2, GGML_OP_IM2COL, kernel, f16, 1);
+            one(s, i, form / 2, GGML_OP_IM2COL, kernel, f16, 2);
+            one(s, i, form / 2, GGML_OP_IM2COL_3D, kernel, f32, 0);
+            one(s, i, form / 2, GGML_OP_IM2COL_3D, kernel, f16, 0);
+            one(s, i, form / 2, GGML_OP_IM2COL_BACK, kernel, f32, 0);
+            one(s, i, form / 2, GGML_OP_CONV_2D, kernel, f32, 0);
+            one(s, i, form / 2, GGML_OP_CONV_3D, kernel, f32, 0);
+            one(s, i, form / 2, GGML_OP_CONV_2D_DW, kernel, f32, 0);
+            one(s, i, form / 2, GGML_OP_CONV_2D_DW, kernel, f32, 1);
         }
         // Elements must be left between the paddings.
         if ((geometries[i].n[0] - 1) * geometries[i].s[0] + geometries[i].k[0] > 2 * geometries[i].p[0]) {

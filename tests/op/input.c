@@ -68,6 +68,7 @@ static struct ggml_tensor *filled(struct op_build *b, struct ggml_tensor *t, flo
     return t;
 }
 
+// Counts the next input and returns its layout.
 static enum op_layout layout_next(struct op_build *b) {
     const int i = b->n_inputs++;
     return b->which < 0 || b->which == i ? b->layout : OP_AS_BUILT;
@@ -102,7 +103,8 @@ static struct ggml_tensor *empty(struct op_build *b, enum ggml_type type, const 
     return ggml_new_tensor(b->ctx, type, 4, none);
 }
 
-// Quantised rows keep their elements together.
+// Creates the next input. A row of a quantised type cannot have gaps between elements, so layouts of axis 0 use other axes
+// instead.
 static struct ggml_tensor *tensor_in_layout(struct op_build *b, enum ggml_type type, const int64_t *ne) {
     const enum op_layout layout = layout_next(b);
     const int64_t blck = ggml_blck_size(type);

@@ -62,7 +62,7 @@ static void cases(struct op_suite *s, enum ggml_type ta, enum ggml_type tb, int6
     static const int64_t sizes[][2] = {{1, 1}, {1, 7}, {7, 1}, {5, 3}, {32, 16}, {33, 17}, {70, 40}, {200, 1}};
     for (size_t i = 0; i < N(sizes); i++) {
         const struct matmul c = {ta, tb, k, sizes[i][0], sizes[i][1], 1, 1, 1, 1, 0};
-        // The error of few numbers varies more.
+        // If the result has few numbers, its relative error varies more.
         const double tol_few = tol == OP_F16 ? OP_F16_FEW : tol == OP_QUANT ? OP_QUANT_FEW : tol;
         const double tol_here = c.rows * c.cols < 8 ? tol_few : tol;
         op_case(s, "MUL_MAT",

@@ -87,7 +87,7 @@ typedef struct ggml_tensor *(*op_build_t)(struct op_build *b, const void *arg);
 void op_case(struct op_suite *s, const char *op, const char *what, double max_nmse, op_build_t build, const void *arg);
 // The result is valid until the next call.
 const char *op_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-// Whether cases of this op run (-k). A family may skip its loops if not.
+// Whether cases of this op run (-k). If not, a family may skip the loops that create them.
 bool op_wanted(const struct op_suite *s, const char *op);
 
 // ---- inputs: the same numbers for the same case in every run ----
@@ -118,7 +118,7 @@ double *op_values(const struct ggml_tensor *t);
 // Returns v rounded to the type: f32, f16 or bf16.
 double op_rounded(enum ggml_type type, double v);
 // Normalised mean squared error. Infinite if NaN or infinities are at different positions. 0 only if all values are equal.
-double op_nmse(const double *is, const double *want, int64_t n);
+double op_nmse(const double *got, const double *want, int64_t n);
 
 // ---- families ----
 

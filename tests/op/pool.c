@@ -10,7 +10,7 @@ struct pool {
     enum ggml_type type;
     const int64_t *ne;
     enum ggml_op_pool kind;
-    const int *q;
+    const int *q; // window, strides and padding: two numbers each
     bool specials;
 };
 

@@ -8,6 +8,7 @@
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
+// Parameters of ggml_rope_ext.
 struct scaling {
     int n_ctx_orig;
     float base, scale, ext, attn, fast, slow;

@@ -28,7 +28,7 @@ static struct ggml_tensor *like(struct op_build *b, const struct train *c, float
     return c->holes ? op_input_holes(b, c->type, c->ne) : op_input_range(b, c->type, c->ne, lo, hi);
 }
 
-// variant 2: one element is 1, the others are 0.
+// Returns labels whose rows sum to 1. variant 2: one element of each row is 1, the others are 0.
 static struct ggml_tensor *labels(struct op_build *b, const struct train *c) {
     struct ggml_tensor *t = op_input_range(b, GGML_TYPE_F32, c->ne, 0.0f, 1.0f);
     const int64_t n = t->ne[0];

@@ -168,7 +168,8 @@ GRAD_ONE(transpose)
 
 static inline T *build_unary(struct grad_case *c, int kind) {
     T *x = grad_param_any(c);
-    if (kind == GGML_UNARY_OP_HARDSWISH || kind == GGML_UNARY_OP_HARDSIGMOID) { // corners at 3 = 4 * 0.75
+    // These functions are not differentiable at -3 and 3. After the scaling, |x| is at most 2.4 or at least 3.6.
+    if (kind == GGML_UNARY_OP_HARDSWISH || kind == GGML_UNARY_OP_HARDSIGMOID) {
         for (int64_t i = 0; i < ggml_nelements(x); i++) {
             ((float *) x->data)[i] *= 4.0f;
         }
@@ -279,7 +280,7 @@ static inline T *build_concat(struct grad_case *c, int kind) {
     return c->a->ggml_concat(c->ctx, x, grad_param(c, ne[0], ne[1], ne[2], ne[3]), kind);
 }
 
-// kind: 0 no batches, 1 equal batches, 2 batches of a repeated in dimension 2, 3 in both dimensions, 4 b transposed
+// kind: 0 no batches, 1 equal batches, 2 b has more batches than a along axis 2, 3 along axes 2 and 3, 4 b is transposed
 static inline T *build_mul_mat(struct grad_case *c, int kind) {
     const int64_t k = grad_pick(c, 1, 9), m = grad_pick(c, 1, 9), n = grad_pick(c, 1, 9);
     const int64_t b2 = kind == 0 || kind == 4 ? 1 : 4, b3 = kind == 1 || kind == 3 ? 2 : 1;
@@ -295,7 +296,7 @@ static inline T *build_out_prod(struct grad_case *c, int kind) {
     return c->a->ggml_out_prod(
         c->ctx, grad_param(c, grad_pick(c, 1, 5), k, n2, n3), grad_param(c, grad_pick(c, 1, 5), k, n2, n3));
 }
-// A quantised matrix is not trainable, but its other source gets a gradient.
+// A product with a quantised matrix: the matrix gets no gradient, the other source gets one.
 static inline T *build_mul_mat_quant(struct grad_case *c, int kind) {
     const int64_t k = 32 * grad_pick(c, 1, 3), m = grad_pick(c, 1, 5);
     T *w = c->a->ggml_new_tensor(c->ctx, (enum ggml_type) kind, 2, (int64_t[]){k, m}),
@@ -303,12 +304,13 @@ static inline T *build_mul_mat_quant(struct grad_case *c, int kind) {
     ggml_quantize_chunk((enum ggml_type) kind, x->data, w->data, 0, m, k, NULL);
     return c->a->ggml_mul_mat(c->ctx, w, grad_param(c, k, grad_pick(c, 1, 5), 1, 1));
 }
-enum { EACH_ITS_OWN, ONE_FOR_ALL, EXPERTS_GIVEN };
+// Each selected expert has a column of its own; all share one column; the experts are not parameters.
+enum { COLUMN_PER_EXPERT, SHARED_COLUMN, FIXED_EXPERTS };
 static inline T *build_mul_mat_id(struct grad_case *c, int kind) {
     const int64_t k = grad_pick(c, 1, 7), m = grad_pick(c, 1, 6), n_expert = grad_pick(c, 2, 5);
     const int64_t n_used = grad_pick(c, 1, 2), n_token = grad_pick(c, 1, 5);
-    T *as = kind == EXPERTS_GIVEN ? grad_leaf(c, GGML_TYPE_F32, k, m, n_expert, 1) : grad_param(c, k, m, n_expert, 1);
-    T *b = grad_param(c, k, kind == ONE_FOR_ALL ? 1 : n_used, n_token, 1);
+    T *as = kind == FIXED_EXPERTS ? grad_leaf(c, GGML_TYPE_F32, k, m, n_expert, 1) : grad_param(c, k, m, n_expert, 1);
+    T *b = grad_param(c, k, kind == SHARED_COLUMN ? 1 : n_used, n_token, 1);
     return c->a->ggml_mul_mat_id(c->ctx, as, b, grad_ids(c, GGML_TYPE_I32, n_used, n_token, n_expert));
 }
 
@@ -341,14 +343,14 @@ static inline T *build_diag_mask(struct grad_case *c, int kind) {
                      : c->a->ggml_soft_max_ext(c->ctx, c->a->ggml_diag_mask_inf(c->ctx, x, n_past), NULL, 1.0f, 0.0f);
 }
 
-enum { MASK = 1, MASK_F16 = 2, ALIBI = 4, SINKS = 8, MASK_LEARNT = 16, CAP = 32, GROUPED = 64 };
+enum { MASK = 1, MASK_F16 = 2, ALIBI = 4, SINKS = 8, MASK_PARAM = 16, CAP = 32, GROUPED = 64 };
 
 static inline T *build_soft_max(struct grad_case *c, int kind) {
     const int64_t n = grad_pick(c, 2, 7), n_rows = grad_pick(c, 1, 4), n_head = grad_pick(c, 1, 6), n_seq = grad_pick(c, 1, 2);
     T *x = grad_param(c, n, n_rows, n_head, n_seq);
-    T *mask = (kind & MASK_LEARNT) != 0 ? grad_param(c, n, n_rows, 1, 1)
-              : (kind & MASK) != 0 ? grad_leaf(c, (kind & MASK_F16) != 0 ? GGML_TYPE_F16 : GGML_TYPE_F32, n, n_rows, 1, n_seq)
-                                   : NULL;
+    T *mask = (kind & MASK_PARAM) != 0 ? grad_param(c, n, n_rows, 1, 1)
+              : (kind & MASK) != 0     ? grad_leaf(c, (kind & MASK_F16) != 0 ? GGML_TYPE_F16 : GGML_TYPE_F32, n, n_rows, 1, n_seq)
+                                       : NULL;
     T *y = c->a->ggml_soft_max_ext(c->ctx, x, mask, 0.7f, (kind & ALIBI) != 0 ? 8.0f : 0.0f);
     if ((kind & SINKS) != 0) {
         c->a->ggml_soft_max_add_sinks(y, grad_param(c, n_head, 1, 1, 1));
@@ -392,7 +394,7 @@ static inline T *build_norm(struct grad_case *c, int kind) {
     }
 }
 
-enum { ROPE_NORMAL, ROPE_NEOX, ROPE_FACTORS, ROPE_OFFSET, ROPE_MULTI, ROPE_INTERLEAVED, ROPE_YARN, ROPE_TURN_BACK };
+enum { ROPE_NORMAL, ROPE_NEOX, ROPE_FACTORS, ROPE_OFFSET, ROPE_MULTI, ROPE_INTERLEAVED, ROPE_YARN, ROPE_BACKWARD };
 
 static inline T *build_rope(struct grad_case *c, int kind) {
     const bool multi = kind == ROPE_MULTI || kind == ROPE_INTERLEAVED;
@@ -404,7 +406,7 @@ static inline T *build_rope(struct grad_case *c, int kind) {
         return c->a->ggml_rope_multi(c->ctx, x, pos, NULL, 12, sections,
             kind == ROPE_MULTI ? GGML_ROPE_TYPE_MROPE : GGML_ROPE_TYPE_IMROPE, 64, 10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f);
     }
-    if (kind == ROPE_TURN_BACK) {
+    if (kind == ROPE_BACKWARD) {
         return c->a->ggml_rope_ext_back(c->ctx, x, pos, NULL, 8, 0, 64, 10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f);
     }
     T *factors = NULL;
@@ -435,19 +437,19 @@ static inline T *build_attn(struct grad_case *c, int kind) {
 enum { IM2COL, CONV_2D, CONV_2D_DIRECT, CONV_2D_DW };
 
 // The parameters of a convolution along one axis. side: extent of the image, at least that of the dilated kernel.
-struct grad_walk {
+struct grad_axis {
     int stride, pad, dilation;
     int64_t kernel, side;
 };
-static inline struct grad_walk grad_walk_any(struct grad_case *c, bool dilated) {
-    struct grad_walk w = {.stride = (int) grad_pick(c, 1, 2), .pad = (int) grad_pick(c, 0, 1), .kernel = grad_pick(c, 1, 3)};
+static inline struct grad_axis grad_axis_any(struct grad_case *c, bool dilated) {
+    struct grad_axis w = {.stride = (int) grad_pick(c, 1, 2), .pad = (int) grad_pick(c, 0, 1), .kernel = grad_pick(c, 1, 3)};
     w.dilation = dilated ? (int) grad_pick(c, 1, 2) : 1;
     w.side = (w.kernel - 1) * w.dilation + 1 + grad_pick(c, 0, 3);
     return w;
 }
 
 static inline T *build_conv(struct grad_case *c, int kind) {
-    const struct grad_walk a = grad_walk_any(c, true), b = grad_walk_any(c, true);
+    const struct grad_axis a = grad_axis_any(c, true), b = grad_axis_any(c, true);
     const int64_t n_in = grad_pick(c, 1, 3), n_out = grad_pick(c, 1, 3), n_pictures = grad_pick(c, 1, 2);
     T *x = grad_param(c, a.side, b.side, n_in, n_pictures);
     if (kind == IM2COL) {
@@ -463,7 +465,7 @@ static inline T *build_conv(struct grad_case *c, int kind) {
 
 static inline T *build_im2col_1d(struct grad_case *c, int kind) {
     (void) kind;
-    const struct grad_walk w = grad_walk_any(c, true);
+    const struct grad_axis w = grad_axis_any(c, true);
     const int64_t n_in = grad_pick(c, 1, 3);
     T *x = grad_param(c, w.side, n_in, grad_pick(c, 1, 2), 1), *shape = grad_leaf(c, GGML_TYPE_F32, w.kernel, n_in, 2, 1);
     return c->a->ggml_im2col(c->ctx, shape, x, w.stride, 0, w.pad, 0, w.dilation, 0, false, GGML_TYPE_F32);
@@ -482,7 +484,7 @@ static inline T *build_conv_transpose(struct grad_case *c, int kind) {
 }
 
 static inline T *build_pool(struct grad_case *c, int kind) {
-    const struct grad_walk a = grad_walk_any(c, false), b = grad_walk_any(c, false);
+    const struct grad_axis a = grad_axis_any(c, false), b = grad_axis_any(c, false);
     const int p0 = a.kernel > 1 ? a.pad : 0, p1 = b.kernel > 1 ? b.pad : 0; // no window is completely outside the image
     T *x = grad_param(c, a.side, b.side, grad_pick(c, 1, 2), 1);
     grad_make_distinct(c, x);
@@ -585,21 +587,21 @@ static const struct grad_rule grad_rules[] = {
     {"mul_mat shared", build_mul_mat, 2, true, 0, 0}, {"mul_mat shared 3", build_mul_mat, 3, false, 0, 0},
     {"mul_mat transposed", build_mul_mat, 4, false, 0, 0}, {"out_prod", build_out_prod, 0, false, 0, 0},
     {"mul_mat q8_0", build_mul_mat_quant, GGML_TYPE_Q8_0, false, 0.3, 0}, {"mul_mat q4_0", build_mul_mat_quant, GGML_TYPE_Q4_0, false, 0.3, 0},
-    {"mul_mat_id", build_mul_mat_id, EACH_ITS_OWN, false, 0, 0}, {"mul_mat_id one", build_mul_mat_id, ONE_FOR_ALL, false, 0, 0},
-    {"mul_mat_id given", build_mul_mat_id, EXPERTS_GIVEN, false, 0, 0},
+    {"mul_mat_id", build_mul_mat_id, COLUMN_PER_EXPERT, false, 0, 0}, {"mul_mat_id one", build_mul_mat_id, SHARED_COLUMN, false, 0, 0},
+    {"mul_mat_id given", build_mul_mat_id, FIXED_EXPERTS, false, 0, 0},
     {"get_rows", build_get_rows, 0, true, 0, 0}, {"get_rows_back", build_get_rows_back, 0, false, 0, 0},
     {"set_rows i64", build_set_rows, 0, false, 0, 0}, {"set_rows i32", build_set_rows, 1, false, 0, 0},
     {"diag", build_diag, 0, false, 0, 0}, {"diag_mask_zero", build_diag_mask, 0, true, 0, 0}, {"diag_mask_inf", build_diag_mask, 1, true, 0, 0},
     {"soft_max", build_soft_max, 0, true, 0, 0}, {"soft_max mask", build_soft_max, MASK, true, 0, 0},
     {"soft_max f16 mask", build_soft_max, MASK | MASK_F16, true, 0, 0}, {"soft_max alibi", build_soft_max, MASK | ALIBI, false, 0, 0},
-    {"soft_max sinks", build_soft_max, MASK | SINKS, false, 0, 0}, {"soft_max learnt mask", build_soft_max, MASK_LEARNT, false, 0, 0},
+    {"soft_max sinks", build_soft_max, MASK | SINKS, false, 0, 0}, {"soft_max learnt mask", build_soft_max, MASK_PARAM, false, 0, 0},
     {"roll", build_roll, 0, false, 0, 0}, {"pad", build_pad, 0, false, 0, 0}, {"upscale", build_upscale, 0, false, 0, 0},
     {"norm", build_norm, NORM, false, 0, 0}, {"rms_norm", build_norm, RMS_NORM, true, 0, 0}, {"group_norm", build_norm, GROUP_NORM, false, 0, 0},
     {"l2_norm", build_norm, L2_NORM, false, 0, 0}, {"l2_norm short", build_norm, L2_NORM_SHORT, false, 0, 0},
     {"rope", build_rope, ROPE_NORMAL, true, 0, 0}, {"rope neox", build_rope, ROPE_NEOX, true, 0, 0},
     {"rope factors", build_rope, ROPE_FACTORS, true, 2e-5, 2e-5}, {"rope offset", build_rope, ROPE_OFFSET, false, 0, 0},
     {"rope multi", build_rope, ROPE_MULTI, true, 0, 0}, {"rope interleaved", build_rope, ROPE_INTERLEAVED, true, 0, 0}, {"rope yarn", build_rope, ROPE_YARN, true, 0, 0},
-    {"rope_back", build_rope, ROPE_TURN_BACK, false, 0, 0},
+    {"rope_back", build_rope, ROPE_BACKWARD, false, 0, 0},
     {"attention", build_attn, 0, false, 0, 0}, {"attention mask", build_attn, MASK, false, 0, 0},
     {"attention grouped", build_attn, MASK | GROUPED, false, 0, 0}, {"attention alibi", build_attn, MASK | ALIBI, false, 0, 0},
     {"attention sinks", build_attn, MASK | SINKS | GROUPED, false, 0, 0}, {"attention cap", build_attn, CAP, false, 0, 0},

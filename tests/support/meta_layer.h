@@ -18,12 +18,12 @@ static inline struct ggml_context *layer_ctx(size_t n) {
         .mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(256, false), .no_alloc = true});
 }
 
-#define LAYER_EMBD 64
-#define LAYER_HEAD 16
-#define LAYER_FF_UNIT 32
-#define LAYER_TOKENS 5
-#define LAYER_CELLS 16
-#define LAYER_MOST 512 // upper bound of the extents in layer_fill
+#define LAYER_EMBD 64    // elements of an embedding
+#define LAYER_HEAD 16    // elements of a head
+#define LAYER_FF_UNIT 32 // rows of the feed-forward matrices that stay together
+#define LAYER_TOKENS 5   // tokens of the batch
+#define LAYER_CELLS 16   // positions in the cache
+#define LAYER_MOST 512   // upper bound of the extents in layer_fill
 
 // kv: number of key/value heads; there are twice as many query heads. ff: number of rows of the feed-forward network.
 struct layer_dims {
