@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// The letters are the kinds of calls.inc.
+// Fills the arguments from number `from` on with random values. The letters are the kinds of calls.inc.
 static void args_fill(struct gen *g, enum call_id id, int64_t *args, int from) {
     const char *kinds = call_table[id].kinds;
     for (int i = from; kinds[i] != 0; i++) {

@@ -113,7 +113,7 @@ static void push_conv_1d(struct gen *g, enum call_id id, bool depthwise) {
     const int64_t ic = gen_dim(g);
     const int a = gen_tensor(g, kernel_type(g), shape4(w.k[0], depthwise ? 1 : ic, depthwise ? ic : gen_dim(g), 1), CONT);
     const int b = f32(g, w.in[0], ic, depthwise && chance(g, 90) ? 1 : pick(g, 1, 3), 1, CONT);
-    if (call_table[id].kinds[4] == 0) { // the form with half padding
+    if (call_table[id].kinds[4] == 0) { // ggml_conv_1d_ph and ggml_conv_1d_dw_ph have no argument for the padding
         PUSH(g, id, a, b, w.s[0], w.d[0]);
     } else {
         PUSH(g, id, a, b, w.s[0], w.p[0], w.d[0]);
@@ -192,6 +192,7 @@ void gen_op_pool_1d(struct gen *g, enum call_id id) {
     PUSH(g, id, a, pick(g, 0, GGML_OP_POOL_COUNT - 1), w.k[0], w.s[0], pick(g, 0, 1));
 }
 
+// Returns the bits of 0, 0.5, 1 or 1.5.
 static int64_t half_float(struct gen *g) {
     return float_bits((float) pick(g, 0, 3) / 2.0f);
 }

@@ -44,6 +44,8 @@ static struct ggml_tensor *pick(const struct net *net, struct check_rng *r) {
     return net->t[net->n - 1 - (int) check_rng_below(r, (uint64_t) back)];
 }
 
+// Returns a view of n_rows rows of a random weight; 0: a complete weight, or a view of any number of rows. NULL: the weight has
+// fewer rows.
 static struct ggml_tensor *weight(const struct net *net, struct check_rng *r, int64_t n_rows) {
     struct ggml_tensor *w = net->weights[check_rng_below(r, N_WEIGHTS)];
     if (n_rows == 0 && check_rng_below(r, 2) == 0) {
