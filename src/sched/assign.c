@@ -7,8 +7,9 @@
 //    devices, border_find chooses the border that the fewest bytes cross.
 // 3. assign_rest: each remaining op goes to the backend that can use most of its source bytes without a copy.
 //
-// Invariant: the backend that owns memory runs every op that writes into that memory. So if the caller has not given memory to a
-// tensor, its base decides for all views (sched_decider). The cost is O(edges * backends).
+// Invariant: memory that the scheduler allocates belongs to one backend, and only that backend runs ops that write into the
+// memory. So a base and all its views get the same backend. The decider of a row (sched_decider) is the row that stores this
+// backend: the base, or the row itself if the caller has given memory to the base. The cost is O(edges * backends).
 
 #include "sched/sched.h"
 
@@ -25,8 +26,8 @@ struct assign {
     uint8_t *support;         // [n_nodes * n_backends] 0: not asked yet, 1: supported, 2: not supported
     int32_t *next_writer;     // [n_rows] next node that writes the memory of the same decider, -1: end
     int host;                 // index of the host backend
-    int32_t n_spreadable;     // upper bound of nodes without a backend
-    uint64_t *change;         // [n_nodes + 2] scratch of border_find
+    int32_t n_spreadable;     // upper bound of the number of nodes without a backend
+    uint64_t *border_diff;    // [n_nodes + 2] scratch of border_find: difference array of the bytes that cross each border
     bool has_unassigned_leaf; // some leaf has no backend yet
 };
 
@@ -38,7 +39,8 @@ static inline bool assign_supports(struct assign *a, int b, int32_t node) {
     return *support == 1;
 }
 
-static inline bool assign_is_node(const struct assign *a, int32_t r) {
+// Returns true if row r is a node with something to compute. False for leafs and for nodes such as views.
+static inline bool assign_has_work(const struct assign *a, int32_t r) {
     return r < a->cached->rec.n_nodes && !a->cached->rows[r].is_empty;
 }
 
@@ -48,7 +50,7 @@ static inline int32_t assign_writer_after(const struct assign *a, int32_t r) {
 
 // Returns true if backend b supports the op of row r and every op that writes into the memory of r.
 static inline bool assign_can_run(struct assign *a, int b, int32_t r) {
-    if (assign_is_node(a, r) && !assign_supports(a, b, r)) {
+    if (assign_has_work(a, r) && !assign_supports(a, b, r)) {
         return false;
     }
     for (int32_t w = assign_writer_after(a, r); w >= 0; w = assign_writer_after(a, w)) {
@@ -78,8 +80,8 @@ static void assign_set(struct assign *a, int32_t r, int b, enum berth_sched_reas
     row->reason = (uint8_t) reason;
 }
 
-// Records in row.refused that backend b cannot run the op. If row.refused is already the owner of the weight, it stays. Otherwise
-// the lowest index is kept.
+// Records in row.refused that backend b cannot run the op. If several backends cannot, the owner of the op's weight is recorded
+// (assign_by_weight), or else the backend with the lowest index.
 static void assign_refuse(struct assign *a, int32_t decider, int b) {
     struct sched_row *row = &a->cached->rows[decider];
     if (!row->is_weight_owner_refused && (row->refused < 0 || b < row->refused)) {
@@ -112,7 +114,7 @@ bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_ca
 // Returns the first backend that can use memory of type buft and run the op of the node; -1: none.
 static int first_for_buft(struct assign *a, ggml_backend_buffer_type_t buft, int32_t node) {
     for (int b = 0; b < a->sched->n_backends; b++) {
-        if (assign_uses_buft(a->sched, b, buft) && (!assign_is_node(a, node) || assign_supports(a, b, node))) {
+        if (assign_uses_buft(a->sched, b, buft) && (!assign_has_work(a, node) || assign_supports(a, b, node))) {
             return b;
         }
     }
@@ -124,12 +126,12 @@ static enum ggml_status assign_by_memory(struct assign *a, int32_t r) {
     const ggml_backend_buffer_type_t buft = cached->rec.rows[sched_base(cached, r)].buft;
     struct sched_row *row = &cached->rows[r];
     const bool is_chosen =
-        assign_is_node(a, r) && row->caller_backend >= 0; // the caller's choice applies to the op, not to its memory
+        assign_has_work(a, r) && row->caller_backend >= 0; // the caller's choice applies to the op, not to its memory
     const int b = is_chosen ? row->caller_backend : first_for_buft(a, buft, r);
     const struct ggml_tensor *t = cached->rec.tensors[r];
     row->backend = (int16_t) b;
     row->reason = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
-    if (assign_is_node(a, r) && (b < 0 || !assign_uses_buft(a->sched, b, buft))) {
+    if (assign_has_work(a, r) && (b < 0 || !assign_uses_buft(a->sched, b, buft))) {
         return berth_fail(GGML_STATUS_FAILED, "scheduler: %s (%s) writes into memory of type %s, which %s", berth_name_of(t),
             ggml_op_name(t->op), buft != NULL ? ggml_backend_buft_name(buft) : "host",
             b >= 0 ? "the backend chosen for it cannot use" : "no backend can use");
@@ -154,7 +156,8 @@ static bool can_offload(struct assign *a, int b, int32_t node) {
            ggml_backend_offload_op(a->sched->backends[b], t);
 }
 
-// Assigns the node to a device that offloads the op, or else to the backend that owns the weight. False: neither can run the op.
+// Assigns the node to a device that offloads the op, or else to the first backend that can use the weight (memory of type buft).
+// False: no such backend can run the op.
 static bool assign_by_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
     struct sched_row *decider = &a->cached->rows[sched_decider(a->cached, node)];
     const int b = first_for_buft(a, buft, node);
@@ -168,7 +171,8 @@ static bool assign_by_weight(struct assign *a, int32_t node, ggml_backend_buffer
     if (b >= 0 && assign_set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
         return true;
     }
-    // b < 0: no backend can use the weight and run the op. Then row.refused is the first backend that can use the weight.
+    // If no backend can both use the weight and run the op (b < 0), row.refused becomes the first backend that can use the
+    // weight.
     for (int d = 0; b < 0 && d < a->sched->n_backends && !decider->is_weight_owner_refused; d++) {
         if (assign_uses_buft(a->sched, d, buft)) {
             decider->refused = (int16_t) d;
@@ -222,13 +226,13 @@ static inline enum ggml_status assign_fixed_row(struct assign *a, int32_t r) {
     if (row->is_placed) {
         status = assign_by_memory(a, r);
     } else if (!assign_has_backend(a, r) && cached->rows[sched_decider(cached, r)].is_input) {
-        // On success, assign_set_if_able subtracts 1 from n_spreadable, which does not count inputs.
+        // n_spreadable does not count inputs. So this adds back the 1 that assign_set_if_able subtracts on success.
         a->n_spreadable += assign_set_if_able(a, r, a->host, BERTH_SCHED_INPUT);
     }
     if (assign_has_backend(a, r)) {
         return status;
     }
-    if (!assign_is_node(a, r)) {
+    if (!assign_has_work(a, r)) {
         a->has_unassigned_leaf =
             a->has_unassigned_leaf || sched_decider(cached, r) == r; // a view gets the backend of its decider
         return status;
@@ -243,7 +247,7 @@ static inline enum ggml_status assign_fixed_row(struct assign *a, int32_t r) {
 static enum ggml_status assign_fixed(struct assign *a) {
     struct sched_cached *cached = a->cached;
     for (int32_t r = 0; cached->has_choices && r < cached->rec.n_rows; r++) {
-        if (cached->rows[r].caller_backend >= 0 && (sched_base(cached, r) == r || assign_is_node(a, r))) {
+        if (cached->rows[r].caller_backend >= 0 && (sched_base(cached, r) == r || assign_has_work(a, r))) {
             assign_set(a, r, cached->rows[r].caller_backend, BERTH_SCHED_CALLER);
         }
     }
@@ -261,10 +265,13 @@ static enum ggml_status assign_fixed(struct assign *a) {
 }
 
 // ---- spreading backends to the ops between assigned ops ----
+//
+// A gap is a sequence of unassigned nodes between an assigned node before the gap (its backend is `left`) and an assigned node
+// after the gap (its backend is `right`). A border at c gives the first c nodes of the gap to `left` and the others to `right`.
 
-#define BORDER_AHEAD 64 // number of nodes after the unassigned ones that border_find searches for readers
+#define BORDER_AHEAD 64 // border_find also looks for readers in this number of nodes after the gap
 
-// Returns true if exactly one of both backends can use source row s without a copy. *is_left: the backend is left.
+// Returns true if exactly one of the backends left and right can use source row s without a copy. *is_left: that backend is left.
 static bool only_one_reaches(struct assign *a, int32_t s, int left, int right, bool *is_left) {
     if (sched_is_unassigned(a->cached, s)) {
         return false;
@@ -273,21 +280,20 @@ static bool only_one_reaches(struct assign *a, int32_t s, int left, int right, b
     return *is_left != sched_reaches(a->sched, a->cached, right, s);
 }
 
-// The nodes [g0, g1) (the gap) are unassigned; left runs before the gap and right after the gap. Returns the number of first
-// nodes of the gap that go to left, such that the fewest bytes cross the border. If borders are equal, left gets more nodes.
-// Sources that neither or both backends can use are not counted. rows[].slots marks counted sources; it is unused until addresses
-// are assigned.
+// The gap is the nodes [g0, g1). Returns the border c that the fewest bytes cross; of equal borders the last. A source crosses
+// the border if the backend on one side owns it and a node on the other side reads it. A source that both backends can use, or
+// neither, is not counted. rows[].slots marks counted sources, because the field is unused until sched_split.
 static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
     struct sched_cached *cached = a->cached;
     const int32_t n = g1 - g0;
-    memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
+    memset(a->border_diff, 0, ((size_t) n + 2) * sizeof a->border_diff[0]);
     bool has_right = false;
-    int32_t end = g1 + 1; // readers after the gap count while right runs them
+    int32_t end = g1 + 1; // nodes [g1, end) after the gap also count as readers; none of them runs on another backend than right
     while (end < cached->rec.n_nodes && end < g1 + BORDER_AHEAD &&
            (!assign_has_backend(a, end) || assign_backend_of(a, end) == right)) {
         end++;
     }
-    for (int32_t i = end - 1; i >= g0; i--) { // backwards: the last reader is met first
+    for (int32_t i = end - 1; i >= g0; i--) { // backwards, so that a source is counted at its last reader
         const struct record_row *row = &cached->rec.rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
             const int32_t s = cached->rec.srcs[k], base = sched_base(cached, s);
@@ -302,8 +308,8 @@ static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, i
             }
             const int32_t first_border = in_gap ? base - g0 + 1 : 0, last_border = min_i32(i - g0, n);
             if (first_border <= last_border) {
-                a->change[first_border] += sched_nbytes(cached, s);
-                a->change[last_border + 1] -= sched_nbytes(cached, s);
+                a->border_diff[first_border] += sched_nbytes(cached, s);
+                a->border_diff[last_border + 1] -= sched_nbytes(cached, s);
             }
             cached->rows[s].slots = i;
         }
@@ -314,7 +320,7 @@ static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, i
             const int32_t s = cached->rec.srcs[k];
             bool is_left = true;
             if (cached->rows[s].slots < 0 && only_one_reaches(a, s, left, right, &is_left) && !is_left) {
-                a->change[i - g0 + 1] += sched_nbytes(cached, s);
+                a->border_diff[i - g0 + 1] += sched_nbytes(cached, s);
                 cached->rows[s].slots = i;
             }
         }
@@ -328,7 +334,7 @@ static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, i
     int32_t best = 0;
     uint64_t bytes = 0, least = UINT64_MAX;
     for (int32_t c = 0; c <= n; c++) {
-        bytes += a->change[c];
+        bytes += a->border_diff[c];
         if (bytes <= least) {
             best = c;
             least = bytes;
@@ -340,7 +346,7 @@ static int32_t border_find(struct assign *a, int32_t g0, int32_t g1, int left, i
 static void spread_down(struct assign *a, bool with_host) {
     int neighbour = -1;
     for (int32_t i = 0; a->n_spreadable > 0 && i < a->cached->rec.n_nodes; i++) {
-        if (!assign_is_node(a, i)) {
+        if (!assign_has_work(a, i)) {
             continue;
         }
         if (assign_has_backend(a, i)) {
@@ -354,14 +360,14 @@ static void spread_down(struct assign *a, bool with_host) {
             continue;
         }
         int32_t end = i;
-        while (end < a->cached->rec.n_nodes && (!assign_is_node(a, end) || !assign_has_backend(a, end))) {
+        while (end < a->cached->rec.n_nodes && (!assign_has_work(a, end) || !assign_has_backend(a, end))) {
             end++;
         }
         const int right = end < a->cached->rec.n_nodes ? assign_backend_of(a, end) : -1;
         const bool has_border = right >= 0 && right != neighbour && (right != a->host || with_host);
         const int32_t stop = has_border ? i + border_find(a, i, end, neighbour, right) : end;
         for (; i < end; i++) {
-            if (i < stop && assign_is_node(a, i) && !assign_has_backend(a, i)) {
+            if (i < stop && assign_has_work(a, i) && !assign_has_backend(a, i)) {
                 (void) assign_set_if_able(a, i, neighbour, BERTH_SCHED_EXPANSION);
             }
         }
@@ -372,7 +378,7 @@ static void spread_down(struct assign *a, bool with_host) {
 static void spread_up(struct assign *a, bool with_host) {
     int neighbour = -1;
     for (int32_t i = a->cached->rec.n_nodes - 1; a->n_spreadable > 0 && i >= 0; i--) {
-        if (!assign_is_node(a, i)) {
+        if (!assign_has_work(a, i)) {
             continue;
         }
         if (assign_has_backend(a, i)) {
@@ -423,7 +429,7 @@ static enum ggml_status node_pick(struct assign *a, int32_t node) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Moves the op to a supporting backend of higher priority with the same buffer type. This adds no copy.
+// Moves the op to a backend of higher priority that has the same buffer type and supports the op, if the move adds no copy.
 static void node_upgrade(struct assign *a, int32_t node) {
     struct sched_row *row = &a->cached->rows[sched_decider(a->cached, node)];
     if (row->reason == BERTH_SCHED_CALLER || (row->is_input && row->reason == BERTH_SCHED_INPUT)) {
@@ -450,7 +456,7 @@ static enum ggml_status assign_rest(struct assign *a) {
     struct sched_cached *cached = a->cached;
     const bool is_done = a->n_spreadable == 0 && !a->sched->has_same_bufts; // usually true
     for (int32_t r = 0; !is_done && r < cached->rec.n_nodes; r++) {
-        if (!assign_is_node(a, r)) {
+        if (!assign_has_work(a, r)) {
             continue;
         }
         if (!assign_has_backend(a, r)) {
@@ -497,21 +503,22 @@ static bool assign_init(struct assign *a) {
     const size_t n_support = n_nodes * (size_t) a->sched->n_backends;
     const size_t n_writers = a->cached->n_writers > 0 ? n_rows : 0;
     a->host = a->sched->n_backends - 1;
-    a->change = sched_scratch(a->sched, (n_nodes + 2) * sizeof a->change[0] + n_writers * sizeof a->next_writer[0] + n_support);
-    if (a->change == NULL) {
+    a->border_diff =
+        sched_scratch(a->sched, (n_nodes + 2) * sizeof a->border_diff[0] + n_writers * sizeof a->next_writer[0] + n_support);
+    if (a->border_diff == NULL) {
         return false;
     }
-    int32_t *after_change = (int32_t *) (a->change + n_nodes + 2);
-    a->support = (uint8_t *) (after_change + n_writers);
+    int32_t *after_diff = (int32_t *) (a->border_diff + n_nodes + 2);
+    a->support = (uint8_t *) (after_diff + n_writers);
     memset(a->support, 0, n_support);
     if (n_writers == 0) {
         return true;
     }
-    a->next_writer = after_change;
+    a->next_writer = after_diff;
     memset(a->next_writer, -1, n_rows * sizeof a->next_writer[0]);
     for (int32_t r = a->cached->rec.n_nodes - 1; r >= 0; r--) {
         const int32_t decider = sched_decider(a->cached, r);
-        if (decider != r && assign_is_node(a, r)) {
+        if (decider != r && assign_has_work(a, r)) {
             a->next_writer[r] = a->next_writer[decider];
             a->next_writer[decider] = r;
         }

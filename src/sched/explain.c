@@ -58,8 +58,9 @@ static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t)
     return differs && ggml_backend_supports_op(backend, &node);
 }
 
-// The reason is a fallback under two conditions: a pass after assign_fixed assigned the op, and a backend of higher priority or
-// the owner of the weight cannot run it.
+// The reason is a fallback if both conditions hold:
+// - A pass after assign_fixed assigned the op.
+// - A backend of higher priority, or the backend that owns the op's weight, cannot run the op.
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     const bool is_free = row->reason == BERTH_SCHED_EXPANSION || row->reason == BERTH_SCHED_PRIORITY;

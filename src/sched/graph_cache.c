@@ -71,7 +71,7 @@ static bool same_choices(const struct ggml_backend_sched *sched, const struct sc
     return true;
 }
 
-// The graph is equal but has other tensors.
+// Replaces the nodes after a match with a graph that is equal but has other tensors.
 static void nodes_renew(struct sched_cached *cached) {
     for (int32_t i = 0; cached->is_reordered && i < cached->rec.n_nodes; i++) {
         cached->nodes[i] = cached->rec.tensors[cached->order[i]];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // optimize.c: lets backends change the order of the nodes within their splits (graph_optimize) and request longer lifetimes.
 //
-// With add_alloc_dep, a backend requests that a tensor keeps its memory until a later node has run, for example because that node
-// runs concurrently with a reader of the tensor. As at run time, copies replace the tensors of other backends. plan.c applies the
-// requests.
+// With add_alloc_dep, a backend requests that a tensor keeps its memory until a later node has run, for example because the later
+// node runs concurrently with a reader of the tensor. plan.c applies the requests. During graph_optimize, copies replace the
+// sources on other backends, as they do when the split is computed.
 
 #include "sched/sched.h"
 
@@ -69,7 +69,7 @@ static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct gg
 
 // ---- orders ----
 
-// Returns a row of node t that is not in is_listed, -1: none. A node that the graph lists twice has two rows.
+// Returns a row of node t for which is_listed is false, -1: none. A node that the graph lists twice has two rows.
 static int32_t row_find_unlisted(
     struct sched_cached *cached, const struct sched_split *split, const struct ggml_tensor *t, const bool *is_listed) {
     int32_t r = berth_record_find(&cached->rec, t);
@@ -83,7 +83,7 @@ static int32_t row_find_unlisted(
     return r >= split->i_start && r < split->i_end && !is_listed[r - split->i_start] ? r : -1;
 }
 
-// False unless every node of the split occurs exactly once.
+// Stores the order of the split's nodes that the backend chose. False unless every node of the split occurs exactly once.
 static bool order_read(struct sched_cached *cached, const struct sched_split *split, bool *is_listed) {
     memset(is_listed, 0, (size_t) (split->i_end - split->i_start) * sizeof is_listed[0]);
     for (int32_t i = split->i_start; i < split->i_end; i++) {

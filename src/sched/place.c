@@ -98,7 +98,7 @@ void sched_place_copies(struct ggml_backend_sched *sched, struct sched_cached *c
     }
 }
 
-// The row is a view or a second row of a tensor.
+// Sets the address of row r, which is a view or the second row of a tensor.
 static enum ggml_status view_place(struct sched_cached *cached, int32_t r) {
     const int32_t base = sched_base(cached, r);
     struct ggml_tensor *t = cached->rec.tensors[r];
@@ -115,7 +115,7 @@ static inline bool is_early_view(const struct sched_cached *cached, int32_t r) {
     return v >= 0 && !cached->rows[v].is_placed && (v > r || cached->rec.rows[v].view_src >= 0);
 }
 
-// Early views are left out. is_new: the addresses come from the plan, not from the cached graph.
+// Sets the addresses of all rows except early views. is_new: the addresses come from the plan, not from the cached graph.
 static enum ggml_status rows_place(struct ggml_backend_sched *sched, struct sched_cached *cached, bool is_new, bool *has_early) {
     const struct record *rec = &cached->rec;
     for (int32_t r = 0; r < rec->n_rows; r++) {
@@ -158,7 +158,7 @@ static enum ggml_status early_views_place(struct sched_cached *cached) {
     return status;
 }
 
-// Copies keep their addresses, so one call per plan suffices.
+// Calls init_tensor for the copies. One call per plan suffices, because copies keep their addresses.
 static enum ggml_status copies_init_tensors(struct sched_cached *cached) {
     for (size_t i = 0; i < (size_t) cached->n_copies * (size_t) cached->n_slots; i++) {
         struct ggml_tensor *t = &cached->tensors[i];

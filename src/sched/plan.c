@@ -4,9 +4,10 @@
 // sched_plan appends temporary rows to the record of the cached graph:
 // - one row per additional slot of an input, alive from the first step on;
 // - one row per copy and slot, alive from a step before the split that reads the copy;
-// - one reader per lifetime request of a backend (optimize.c).
-// With several graphs in flight, copies and inputs share their memory with no other tensor. Only the record is read, not the
-// tensors.
+// - one reader per lifetime request of a backend (optimize.c). A reader is a row that reads a tensor at a later step, so that the
+//   tensor keeps its memory until that step.
+// With several graphs in flight, the memory of copies and inputs is not shared with other tensors. sched_plan reads the record
+// only, not the tensors.
 
 #include "sched/sched.h"
 
@@ -34,7 +35,7 @@ static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, i
     return row;
 }
 
-// sched_slot_row relies on the order of the inputs' rows.
+// Appends the rows of inputs in the order that sched_slot_row relies on.
 static void slots_append(struct planner *p) {
     const struct sched_cached *cached = p->cached;
     for (int32_t r = 0; cached->n_inputs > 0 && r < cached->rec.n_rows; r++) {
@@ -81,8 +82,8 @@ static void deps_link(struct planner *p) {
     memset(p->is_computed + cached->rec.n_rows, 0, (size_t) cached->n_copies * sizeof p->is_computed[0]);
 }
 
-// Appends a reader for each request that names node `until`. Tensors that are computed later or have memory of the caller get
-// none.
+// Appends a reader for each lifetime request that ends at node `until`. A tensor that is computed later, or that has memory of
+// the caller, gets no reader.
 static void deps_append(struct planner *p, int32_t until, int backend) {
     struct sched_cached *cached = p->cached;
     for (int32_t d = p->first_dep[until]; d >= 0; d = cached->deps[d].next) {

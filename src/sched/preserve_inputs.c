@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // preserve_inputs.c: keeps the contents of inputs when a graph is placed a second time.
 //
-// A program may change a graph after its memory was assigned. If that gives the graph new addresses, the inputs are saved on the
-// host and written to the new addresses. The cost is O(graph) plus the bytes of the inputs.
+// A program may change a graph after the graph's memory was assigned. If the changed graph gets new addresses, the inputs are
+// saved on the host and written to the new addresses. The cost is O(graph) plus the bytes of the inputs.
 
 #include "sched/sched.h"
 
@@ -28,8 +28,8 @@ bool sched_preserved_reserve(struct ggml_backend_sched *sched, const struct sche
     return preserved_reserve(&sched->preserved, n, n_bytes);
 }
 
-// Saves t, or the tensor that t views, if no op computes it and the scheduler placed it. Clears the address, so that a second
-// call does nothing. False: out of memory.
+// Saves t (or, if t is a view, the tensor that t views) if no op computes the tensor and the scheduler placed it. Then clears the
+// tensor's address, so that a second call does nothing. False: out of memory.
 static bool input_save(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
     struct sched_preserved *preserved = &sched->preserved;
     if (t != NULL && t->view_src != NULL) {

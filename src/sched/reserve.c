@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 // reserve.c: reserves all memory that computing a graph requires.
 //
-// Afterwards this graph, and every graph with the same nodes and edges and no larger extent, can be computed without allocation:
+// Afterwards the scheduler can compute this graph without allocation. It can also compute every graph with the same nodes and
+// edges and no larger extent. sched_reserve prepares the following:
 // 1. The plan is kept (plan.c).
 // 2. Every entry of the graph cache, the scratch of the passes and the buffer for saved inputs have enough capacity.
 // 3. Staging memory on the host exists for copies between devices that cannot access each other's memory.
 // 4. Backends that can reserve have done so for each split.
 //
-// A backend may run other ops for smaller extents. A program then has to reserve one graph of each kind.
+// For a smaller extent, a backend may choose another algorithm that requires more memory. A program that computes such graphs has
+// to reserve one graph of each kind, for example one for prefill and one for decode.
 
 #include "sched/sched.h"
 
@@ -77,7 +79,8 @@ static struct ggml_cgraph split_begin(
     return sched_part(sched, cached, split->i_start, split->i_end);
 }
 
-// A composite device reads addresses while it reserves, so tensors have their planned addresses during that time.
+// Exchanges the address of t with *place. The tensors have their planned addresses while the backends reserve, because a
+// composite device then reads addresses.
 static void place_swap(struct ggml_tensor *t, struct record_place *place) {
     const struct record_place last = {t->buffer, t->data};
     t->buffer = place->buffer;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// run.c: computes a split and placed graph: for each split the copies that it reads, then its nodes on its backend.
+// run.c: computes a graph that has been split and placed. For each split, it makes the copies that the split reads, then runs the
+// split's nodes on the split's backend.
 //
 // These rules keep the order between backends:
 // 1. A copy starts after its source is computed, and ends before the split that reads the copy.
-// 2. With one graph in flight, the host waits for the reading backend before it copies, because the copy's memory may still be in
-//    use. With several graphs in flight, copies share memory with no other tensor. A slot is reused after its previous graph has
-//    finished.
+// 2. With one graph in flight, the host waits for the reading backend before it makes a copy, because the backend may still use
+//    the copy's memory. With several graphs in flight, this wait is not needed: copies share memory with no other tensor, and a
+//    slot is reused only after its previous graph has finished.
 // 3. The bytes of the caller's inputs are copied before compute returns, because the caller may overwrite the inputs.
 // 4. Backends that use each other's memory without a copy wait for each other before each split. A split without copies waits for
-//    a preceding split of another backend, because tensors of the caller may share bytes without being views.
+//    the preceding split if another backend runs that split, because tensors of the caller may share bytes without being views.
 //
 // Backends read a graph during graph_compute only, so copies replace sources during that call only.
 
@@ -140,7 +141,7 @@ static void backend_wait_on(struct ggml_backend_sched *sched, int b, int other) 
 
 // ---- copies ----
 
-// src has a host address but no buffer, or is a view of such a tensor.
+// Copies from src, which has a host address but no buffer, or is a view of such a tensor.
 static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *dst) {
     const enum berth_span_fault fault = berth_span_check(&(struct berth_span_base){0}, src);
     if (fault > BERTH_SPAN_EMPTY) {
@@ -199,7 +200,8 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
 
 // ---- splits ----
 
-// Each part ends at a node that the callback selects. *go_on: false if the callback stops the graph.
+// Computes the split in parts for the eval callback. Each part ends at a node that the callback selects. Sets *go_on to false if
+// the callback stops the graph.
 static enum ggml_status compute_watched(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct sched_split *split, bool *go_on) {
     ggml_backend_t backend = sched->backends[split->backend];
@@ -325,7 +327,7 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
         sched_drain(sched);
         for (int b = 0; b < sched->n_backends; b++) {
             const enum ggml_status known = berth_backend_report(sched->backends[b]);
-            (void) known; // dropped: a consequence of the failure in text
+            (void) known; // dropped, because such a failure is a consequence of the failure that `text` describes
         }
         berth_set_error("%s", text);
     } else if (cached->n_slots > 1) {

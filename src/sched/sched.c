@@ -404,7 +404,7 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
 
 // ---- compute ----
 
-// True if nothing that decides results or addresses has changed.
+// Returns true if the graph still matches the current cached graph and all its addresses are valid.
 static bool is_still_allocated(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
     struct sched_cached *cached = sched->cur;
     if (!sched->is_graph_allocated || sched_cached_match(sched, cached, graph, true) != SCHED_SAME_PLACED) {

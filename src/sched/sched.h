@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT
 // sched.h: the state of the scheduler, and the passes over it.
 //
-//   graph --src/record--> rows --assign.c--> backends --split.c--> splits, copies --plan.c, place.c--> addresses --run.c-->
-//   numbers
+//   graph --src/record--> rows --assign.c--> backends --split.c--> splits, copies --plan.c, place.c--> addresses
+//   addresses --run.c--> computed tensors
 //
-// A cached graph (struct sched_cached) holds a record of one graph and the results of all passes. If a graph matches a cached
-// graph, only the addresses have to be set.
-// The scheduler changes only the addresses in the caller's graph. While a split is planned or computed, copies replace sources on
-// other backends.
+// A cached graph (struct sched_cached) holds a record of one graph and the results of all passes. If a new graph matches a cached
+// graph, the scheduler only sets the addresses of the new graph's tensors.
+// The scheduler changes only the addresses in the caller's graph, with one exception: while a backend optimizes, reserves or
+// computes a split, copies replace the sources that are on other backends.
 //
-// Terms: row: the entry of one tensor in the record. base of a row: the row that owns its memory. slot: the separate memory of
-// one graph in flight. form: see src/record/record.h.
+// Terms:
+// - A row is the entry of one tensor in the record.
+// - The base of a row is the row of the tensor that owns the memory: for a view the viewed tensor, otherwise the row itself.
+// - A slot is the separate memory of one graph in flight. A scheduler with 4 slots can have 4 graphs in flight.
+// - A form is the type, shape and op of a tensor (src/record/record.h).
 #pragma once
 
 #include "alloc/alloc.h"
@@ -45,32 +48,33 @@ struct sched_row {
     int32_t slots;          // per-slot input: first index in cached.slot_places; otherwise -1
     int16_t caller_backend; // backend that the caller chose, -1: none
     int16_t backend;        // assigned backend, -1: none
-    int16_t refused;        // first preferred backend that lacks the op, -1: none
-    uint8_t reason;
-    bool is_placed; // the base has memory of the caller
-    bool is_empty;  // nothing to compute
-    bool is_input;  // has the flag of an input
+    int16_t refused;        // preferred backend that cannot run the op, -1: none
+    uint8_t reason;         // enum berth_sched_reason: why `backend` was chosen
+    bool is_placed;         // the base has memory of the caller
+    bool is_empty;          // nothing to compute
+    bool is_input;          // the tensor has GGML_TENSOR_FLAG_INPUT
     bool reads_weight;
-    bool is_weight_owner_refused; // `refused` owns the weight
+    bool is_weight_owner_refused; // `refused` is the backend that owns a weight of the op
 };
 
-// A copy of a tensor on another backend. Each version of the bytes has its own copy.
+// A copy of a tensor on another backend. A node that writes into the memory of a tensor starts a new version of its bytes. Each
+// version has its own copy.
 struct sched_copy {
-    int32_t row;
+    int32_t row;              // the copied tensor
     int32_t version;          // number of earlier nodes that write the base
     int32_t next;             // next copy of the same row, -1: last
     int16_t backend;          // backend that reads the copy
     int16_t from;             // backend of the source memory, -1: none
     int16_t writer;           // backend that computed these bytes, -1: written before the first node
-    bool copies_caller_bytes; // copies bytes of the caller, before compute returns
+    bool copies_caller_bytes; // the source is an input of the caller; it is copied before compute returns
     size_t tensor;            // index of the first of n_slots tensors in cached.tensors
 };
 
 // A source on another backend than its node. While the split is computed, the copy replaces the source.
 struct sched_edge {
-    int32_t node; // row
-    int32_t copy;
-    int32_t src; // index in rec.srcs
+    int32_t node; // row of the node
+    int32_t copy; // index in cached.copies
+    int32_t src;  // index in rec.srcs
 };
 
 // A lifetime request of a backend: a tensor keeps its memory until a node has run.
@@ -110,14 +114,14 @@ struct sched_cached {
     struct record_place *slot_places; // [n_inputs * n_slots] places of the inputs
     int32_t n_splits, n_copies, n_edges, n_deps, n_inputs;
     size_t splits_cap, copies_cap, edges_cap, deps_cap, tensors_cap, slot_places_cap;
-    int n_slots;    // slots when the graph was split
+    int n_slots;    // sched->n_slots when the graph was split
     int uid_slot;   // slot for which split uids are valid, -1: none
     bool *conflict; // [n_backends * n_backends] [a][b]: a uses memory of b or b of a; valid if has_conflict
     bool has_conflict;
 
     bool is_split;  // all passes up to sched_optimize have succeeded
     uint64_t epoch; // buffer epoch for which `places` is valid, 0: none
-    int64_t used;   // clock of the last use
+    int64_t used;   // sched->clock at the last use
 };
 
 // Saved contents of inputs while a graph gets new addresses (preserve_inputs.c).
@@ -155,7 +159,7 @@ struct ggml_backend_sched {
     size_t *limits;       // [n_backends] memory limits in bytes, 0: none
     size_t *sizes;        // [n_backends] scratch: sizes that a plan requires
     bool has_same_bufts;  // some backends have the same buffer type
-    int *first_same_buft; // [n_backends] the first backend of the same buffer type
+    int *first_same_buft; // [n_backends] the first backend with the same buffer type
     bool *in_flight;      // [n_backends] has received work since the last wait
     int n_backends;
     bool op_offload;
@@ -166,10 +170,10 @@ struct ggml_backend_sched {
     void *scratch; // used by one pass at a time
     size_t scratch_size;
     ggml_gallocr_t galloc;
-    struct galloc_plan *plan;     // plan of the last planned graph; points to spare or into kept; NULL: none
-    struct galloc_plan *spare;    // plan for the next graph, NULL: none yet
+    struct galloc_plan *plan;     // plan of the last planned graph: `spare` or one of `kept`; NULL: none
+    struct galloc_plan *spare;    // the next graph is planned here; NULL: none yet
     struct galloc_plan **kept;    // [n_kept] plans of reserved graphs, the newest last
-    struct sched_cached *planned; // owner of plan, NULL: its cache entry has been reused
+    struct sched_cached *planned; // the graph of `plan`, NULL: its cache entry has been reused
     size_t n_kept, kept_cap;
     struct berth_staging staging;
 
@@ -184,7 +188,7 @@ struct ggml_backend_sched {
     struct sched_preserved preserved;
     bool preserves_inputs; // inputs keep their contents while a graph is placed
     bool logs_growth;      // later growth of buffers is logged
-    int64_t clock;
+    int64_t clock;         // number of graphs that were prepared
 
     int n_slots; // number of graphs in flight
     int slot;    // slot of the current graph, < n_slots
@@ -226,8 +230,8 @@ static inline bool sched_is_idle(const char *func, const struct ggml_backend_sch
 // Builds the record and the columns of the graph.
 enum ggml_status sched_cached_build(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Compares the graph with the cached graph. If both are equal, the rows then refer to the tensors of `graph`. If with_places is
-// true, a match may also set the addresses: SCHED_SAME_PLACED.
+// Compares the graph with the cached graph. If they are equal, the rows of the cached graph then refer to the tensors of `graph`.
+// If with_places is true and the cached addresses are valid, a match also sets the addresses and returns SCHED_SAME_PLACED.
 enum sched_match { SCHED_OTHER, SCHED_SAME, SCHED_SAME_PLACED };
 enum sched_match sched_cached_match(
     struct ggml_backend_sched *sched, struct sched_cached *cached, const struct ggml_cgraph *graph, bool with_places);
@@ -268,8 +272,8 @@ static inline bool sched_is_weight(const struct sched_cached *cached, int32_t i)
     return cached->rec.rows[i].op == GGML_OP_NONE && sched_is_in_weights(cached, i);
 }
 
-// Returns true for an input that needs one address per slot. The program writes the input while other graphs are in flight. No
-// other tensor shares the memory of the input.
+// Returns true for an input that needs one address per slot, because the program writes the input while other graphs are in
+// flight. The memory of such an input belongs to no other tensor.
 static inline bool sched_is_per_slot_input(const struct sched_cached *cached, int32_t r) {
     const struct sched_row *row = &cached->rows[r];
     return cached->n_slots > 1 && row->is_input && !row->is_placed && row->base == r && row->is_empty;
@@ -323,8 +327,8 @@ static inline int32_t sched_copy_row(const struct sched_cached *cached, int32_t 
 }
 
 // Purpose of a plan. MEASURE: only its sizes are read. RESERVE: the plan is kept. PLACE: the tensors of the graph get addresses.
-// PLACE may use the kept plan of a reserved graph. The reserved graph must have the same rows and edges as the placed graph, and
-// no smaller tensor.
+// PLACE may use the kept plan of a reserved graph. For that, the reserved graph must have the same rows and edges as the placed
+// graph, and none of its tensors may be smaller.
 enum sched_plan_use { SCHED_PLAN_MEASURE, SCHED_PLAN_RESERVE, SCHED_PLAN_PLACE };
 
 // Makes sched->plan for a split graph. Allocates no buffer.
@@ -361,7 +365,7 @@ bool sched_preserved_reserve(struct ggml_backend_sched *sched, const struct sche
 
 // ---- reserve.c ----
 
-// Reserves all memory that computing the graph requires. This memory also suffices if tensors of the graph become smaller.
+// Reserves all memory that computing the graph requires. The memory also suffices if tensors of the graph become smaller later.
 enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 // Computes the bytes that sched_reserve allocates besides buffers: work memory per backend, and staging memory on the host.
 void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_cached *cached, size_t *sizes);
@@ -396,11 +400,12 @@ void sched_events_fini(struct ggml_backend_sched *sched);
 
 void sched_explain_log(struct ggml_backend_sched *sched);
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t row);
-// Adds an event that ends now. name: the copied or computed tensor; NULL for a split. NULL: out of memory; the event is lost.
+// Adds an event that ends now. name: the copied or computed tensor; NULL for a split. Returns NULL if memory runs out; the event
+// is then lost.
 struct sched_trace_event *sched_trace_add(
     struct ggml_backend_sched *sched, enum sched_trace_kind kind, const char *name, int split, int backend, int64_t start_ns);
-// In nanoseconds.
-int64_t sched_trace_now(void);
+int64_t sched_trace_now(void); // nanoseconds of a monotonic clock
+// Computes sched->in_use. False: out of memory.
 bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_cached *cached) BERTH_MUST_USE;
 // Computes the nodes of a split one by one, with one event per op.
 enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split) BERTH_MUST_USE;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// split.c: cuts the graph into splits (sequences of nodes on one backend) and finds the tensors that must be copied to each.
+// split.c: cuts the graph into splits (sequences of nodes on one backend) and finds the tensors that must be copied to each
+// split.
 //
 // A tensor is copied to a backend once per version of its bytes. A node that writes into the tensor's memory starts a new
-// version. All copies for a split are made before its first node; their sources are complete, because other backends run other
-// splits. The cost is O(edges).
+// version. All copies for a split are made before the split's first node. The sources of the copies are then complete, because
+// they were computed by earlier splits. The cost is O(edges).
 
 #include "sched/sched.h"
 
@@ -77,7 +78,7 @@ static bool edge_push(struct splitter *c, int32_t node, int32_t src, int32_t cop
     return true;
 }
 
-// While one of the backends has work in flight, the other must wait.
+// Records that backends a and b share memory: while one of them has work in flight, the other must wait.
 static bool conflict_set(struct splitter *c, int a, int b) {
     struct sched_cached *cached = c->cached;
     const size_t n = (size_t) c->sched->n_backends;
