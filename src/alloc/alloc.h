@@ -8,11 +8,12 @@
 
 struct galloc_plan;
 
-// has_places: the plan stores the addresses of all rows. ggml_gallocr_alloc_graph requires has_places. A caller that reads the
+// has_places: the plan stores the addresses of all rows. ggml_gallocr_alloc_graph requires these addresses. A caller that reads
 // addresses with berth_galloc_place does not.
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places);
 void berth_galloc_plan_free(struct ggml_gallocr *galloc, struct galloc_plan *plan);
-// Columns of a record, to be filled by the caller. rows is NULL if out of memory.
+// Columns that the caller fills: rows[n_rows], and the row of each step in execution order, steps[n_steps]. If out of memory,
+// rows is NULL.
 struct galloc_columns {
     struct lifetime_row *rows;
     int32_t *steps;
@@ -29,7 +30,7 @@ bool berth_galloc_plan_accepts(struct ggml_gallocr *galloc, struct galloc_plan *
     const struct lifetime_row *rows, const struct lifetime_order *order);
 // Returns true if this plan accepts every graph that the other plan accepts. Requires berth_galloc_plan_remember of both.
 bool berth_galloc_plan_covers(const struct galloc_plan *plan, const struct galloc_plan *other);
-// Returns a plan without a graph. Its block is at least as large as that of `plan`. NULL: out of memory.
+// Returns an empty plan with at least as much reserved memory as `plan`. NULL: out of memory.
 struct galloc_plan *berth_galloc_plan_like(struct ggml_gallocr *galloc, const struct galloc_plan *plan);
 // Computes the bytes that each buffer requires. If buffers share a pool, the first buffer has the size and the others have 0.
 void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// budget_graph.c: builds a graph that stays within a memory limit from the solver's schedule. Recomputed ops and spills are
-// additional nodes. If the allocator needs more memory than the limit, the solver runs again with a lower limit.
+// budget_graph.c: builds a graph that stays within a memory limit. The solver (src/plan/budget) decides which ops are recomputed
+// and which values are spilled; both become additional nodes of the graph. If the allocator requires more memory for this graph
+// than the limit, the solver runs again with a lower limit.
 
 #include "alloc/alloc.h"
 #include "alloc/budget.h"
@@ -33,7 +34,8 @@ struct rewrite {
     size_t n_undos, undos_cap;
 };
 
-// Returns a tensor with the layout and op of t, without memory and sources. The name is that of t and `suffix`, cut if too long.
+// Returns a tensor with the layout and op of t, without memory and sources. Its name is the name of t followed by `suffix`. If
+// the name is too long, the part from t is cut.
 static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor *t, const char *suffix) {
     struct ggml_tensor *clone = ggml_new_tensor(w->ctx, t->type, GGML_MAX_DIMS, t->ne);
     if (berth_is_poison(clone)) {
@@ -48,8 +50,8 @@ static struct ggml_tensor *clone_new(struct rewrite *w, const struct ggml_tensor
     return clone;
 }
 
-// Returns a node that copies `from` to the spill pool (BERTH_MOVE_OUT) or back (BERTH_MOVE_IN). `own` is a tensor of the caller's
-// graph. The node has the layout of `own`, and its name with a suffix.
+// Returns a node that copies `from` to the spill pool (BERTH_MOVE_OUT) or back (BERTH_MOVE_IN). `own` is the tensor of the
+// caller's graph whose value is moved. The new node has the layout of `own`, and the name of `own` with a suffix.
 static struct ggml_tensor *move_new(
     struct rewrite *w, const struct ggml_tensor *own, struct ggml_tensor *from, enum berth_move kind) {
     struct ggml_tensor *move =
@@ -64,7 +66,8 @@ static struct ggml_tensor *move_new(
     return move;
 }
 
-// Returns what a reader of `src` must read now: src itself, the current copy of its value, or a view of that copy.
+// Returns the tensor that a reader of `src` must read at this point of the schedule: src itself, the current copy of its value,
+// or a view of that copy.
 static struct ggml_tensor *src_current(struct rewrite *w, struct ggml_tensor *src) {
     struct ggml_tensor *root = src;
     while (root->view_src != NULL) {
@@ -124,7 +127,7 @@ static bool step_write(struct rewrite *w, const struct berth_budget_step *step) 
         for (int32_t k = 0; k < GGML_MAX_SRC; k++) {
             clone->src[k] = own->src[k];
         }
-        // Restores the sources that src_set has replaced.
+        // The clone starts from the sources of the caller's graph, before src_set replaced them.
         for (size_t k = 0; k < w->n_undos; k++) {
             if (w->undos[k].tensor == own) {
                 clone->src[w->undos[k].slot] = w->undos[k].src;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// budget_ops.c: translates a graph to ops of the solver: one op per computing node and per tensor that exists before the graph
-// runs. Views are not ops. A once op (BERTH_BUDGET_ONCE) is never recomputed. Mutable memory is memory that a node other than its
-// producer writes. If a node writes mutable memory, or reads it after the first write, the node is a once op. If a node reads
-// mutable memory before the first write, it may be recomputed until that write.
+// budget_ops.c: translates a graph to ops of the solver: one op per computing node, and one per other tensor that is not a view
+// and has no memory of the caller.
+//
+// A once op (BERTH_BUDGET_ONCE) is never recomputed. Mutable memory is memory that a node other than its producer writes:
+// - A node that writes mutable memory, or reads it after the first write, is a once op.
+// - A node that reads mutable memory before the first write may be recomputed until that write.
 
 #include "alloc/budget.h"
 #include "base/min.h"
@@ -82,7 +84,7 @@ static bool is_custom(enum ggml_op op) {
     return op == GGML_OP_MAP_CUSTOM1 || op == GGML_OP_MAP_CUSTOM2 || op == GGML_OP_MAP_CUSTOM3 || op == GGML_OP_CUSTOM;
 }
 
-// Union-find. All mutable memory that one op accesses belongs to one group.
+// Returns the group of a tensor (union-find). All mutable memory that one op accesses belongs to one group.
 static int32_t group_find(struct graph_ops *o, int32_t i) {
     while (o->group[i] != i) {
         i = o->group[i] = o->group[o->group[i]];
@@ -130,7 +132,7 @@ static int32_t recompute_limit(const struct graph_ops *o, const struct ggml_tens
     return until;
 }
 
-// A custom op may access any memory, so all once ops keep their order.
+// Returns true if the graph has a custom op. A custom op may access any memory, so all once ops then keep their order.
 static bool has_custom(const struct graph_ops *o) {
     for (int32_t i = 0; i < o->n_nodes; i++) {
         if (is_custom(o->list.at[i]->op)) {
@@ -142,7 +144,7 @@ static bool has_custom(const struct graph_ops *o) {
 
 // ---- costs ----
 
-// The cost of a node on a CPU in multiply-adds. The cost serves only to compare nodes of one graph.
+// The cost of a node is an estimate in multiply-adds of a CPU. It serves only to compare nodes of one graph.
 
 #define CPU_FLOPS_PER_BYTE 2  // multiply-adds that a core performs while it reads or writes one byte
 #define FLOPS_PER_ELEMENT 8   // per element of a simple op
@@ -160,8 +162,8 @@ uint64_t berth_budget_node_cost(const struct ggml_tensor *node) {
     const enum berth_op_family family = info->family;
     const bool has_function =
         family == BERTH_OP_ACTIVATION || family == BERTH_OP_ATTENTION || family == BERTH_OP_NORM || family == BERTH_OP_TRAIN;
-    // For some ops, such as matrix products, c.flops is more than one operation per element. Then it is the work. Otherwise the
-    // work is a fixed number of operations per element.
+    // If c.flops is more than one operation per element, as for a matrix product, c.flops is the work. Otherwise the work is a
+    // fixed number of operations per element.
     const double each = has_function ? FLOPS_PER_FUNCTION : FLOPS_PER_ELEMENT, work = c.flops > n ? c.flops : n * each;
     const double cost = work + (c.read_size + c.written_size) * CPU_FLOPS_PER_BYTE + BUDGET_FLOPS_PER_NODE;
     return cost < 0x1p52 ? (uint64_t) cost : (uint64_t) 1 << 52;
@@ -247,8 +249,8 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     srcs_fill(o, at, t, srcs);
 }
 
-// Sets BERTH_BUDGET_OUTPUT for values with a view that is unread or an output. Sets BERTH_BUDGET_NO_SPILL for outputs, for
-// mutable memory, and for values that no node reads and that have no view. is_read: [list.n] scratch, false on entry.
+// Sets BERTH_BUDGET_OUTPUT for every value with a view that is an output or that no node reads. Sets BERTH_BUDGET_NO_SPILL for
+// outputs, for mutable memory, and for values without a view that no node reads. is_read: [list.n] scratch, false on entry.
 static void views_keep(struct graph_ops *o, bool *is_read) {
     for (int32_t i = 0; i < o->list.n; i++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {

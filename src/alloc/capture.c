@@ -19,7 +19,7 @@ struct writer {
     const struct ggml_gallocr *galloc;
     const struct galloc_plan *plan;
     const struct record *rec;
-    int32_t *ids;      // [n_all] id, -1: another row represents the tensor
+    int32_t *ids;      // [n_all] number of the row in the file, -1: another row of the same tensor has the number
     int32_t early_end; // rows [n_nodes, early_end) are leafs
     int32_t n_leafs;
     FILE *file;

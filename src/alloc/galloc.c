@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// galloc.c: the graph allocator. A graph that equals a planned graph takes one comparison. Other graphs are planned, and the
-// buffers may grow. After a failure the plans are unchanged, and the buffers keep their sizes.
+// galloc.c: the graph allocator. If a graph equals a planned graph, one comparison suffices to place it. Any other graph is
+// planned, and the buffers may grow. After a failure the plans are unchanged, and the buffers keep their sizes.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -127,9 +127,10 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 // ---- plans ----
 
 #define PLANS_MAX 8
-#define PLANS_ROWS_MAX 1000000 // rows of all plans; the newest may be larger
+#define PLANS_ROWS_MAX 1000000 // limit on the rows of all plans together; the newest plan alone may have more
 
-// Moves the found plan to the front; NULL: none. Unless is_exact, only plans with buffers are considered.
+// Returns the plan that matches the graph and moves the plan to the front of the list; NULL: none. If is_exact is false, only
+// plans with buffers are considered.
 static struct galloc_plan *plan_find(
     struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids, bool is_exact, bool *in_place) {
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL; link = &plan->next) {
@@ -181,7 +182,8 @@ bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const s
     return true;
 }
 
-// If the caller gave no ids, the ids in the plan must be 0. plan_find has compared given ids.
+// Returns true if the plan has id 0 for all nodes, or leafs, for which the caller gave no ids. plan_find has compared the given
+// ids.
 static bool missing_ids_are_zero(const struct galloc_plan *plan, struct galloc_ids ids) {
     const struct record *rec = &plan->rec;
     for (int32_t i = 0; i < rec->n_nodes + rec->n_leafs; i++) {
@@ -217,7 +219,7 @@ static enum ggml_status plan_get(
     return GGML_STATUS_SUCCESS;
 }
 
-// Also reserves the memory for recognising an equal graph later.
+// Plans the graph and allocates its buffers. Also reserves the memory that a later comparison with an equal graph requires.
 static enum ggml_status graph_reserve(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids) {
     struct galloc_plan *plan;
     const enum ggml_status status = plan_get(galloc, graph, ids, &plan);
@@ -295,7 +297,7 @@ size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc, int buffer_id) {
 
 // ---- addresses ----
 
-// The address of tensors without bytes in a buffer without memory.
+// The address of a tensor without bytes, if its buffer has no memory.
 static _Alignas(64) char empty_memory[64];
 
 static enum ggml_status tensor_place(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *addr) {
@@ -329,7 +331,8 @@ uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc) {
     return galloc->epoch;
 }
 
-// A view of the caller's memory is not stored, because its address may change with every graph.
+// Stores the address of every row in the plan, except for views of the caller's memory, whose addresses may change with every
+// graph.
 static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const struct record *rec = &plan->rec;
     plan->has_no_init_tensor = true;
@@ -341,7 +344,7 @@ static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *p
     plan->places_epoch = galloc->epoch;
 }
 
-// A view of memory in an arena (buffer NULL) always has its address.
+// Places a view of the caller's memory. A view of memory in the arena of a ggml_context (buffer NULL) already has its address.
 static enum ggml_status place_foreign_view(struct ggml_tensor *t) {
     ggml_backend_buffer_t buffer = t->view_src->buffer;
     return buffer == NULL || t->buffer != NULL ? GGML_STATUS_SUCCESS
@@ -353,7 +356,8 @@ static void *address_of(const struct galloc_plan *plan, int32_t i) {
     return plan->places[i].data + (t->view_src != NULL ? t->view_offs : 0);
 }
 
-// If the buffer has init_tensor, views are placed last, because init_tensor may read the source of a view.
+// Sets the addresses of all tensors. If the buffer has init_tensor, views are placed last, because init_tensor may read the
+// source of a view.
 static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool has_postponed_views = false;
@@ -378,7 +382,8 @@ static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct gall
     return status;
 }
 
-// False if one tensor has two rows with different addresses.
+// Returns true if every tensor has the address of its row. False if one tensor has two rows with different addresses, or if
+// init_tensor has changed an address.
 static bool is_all_in_place(const struct galloc_plan *plan) {
     for (int32_t i = 0; i < plan->rec.n_rows; i++) {
         const struct ggml_tensor *t = plan->rec.tensors[i];
@@ -389,7 +394,7 @@ static bool is_all_in_place(const struct galloc_plan *plan) {
     return true;
 }
 
-// Places the graph by the plan of an equal graph. *plan is NULL if there is none.
+// Places the graph by the plan of an equal graph. Sets *plan to NULL if there is no such plan.
 static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_plan **plan) {
     bool in_place = false;
     *plan = plan_find(galloc, graph, (struct galloc_ids){0}, false, &in_place);
@@ -448,7 +453,7 @@ enum ggml_status berth_gallocr_report(ggml_gallocr_t galloc, int buffer_id, stru
     return GGML_STATUS_SUCCESS;
 }
 
-// Finds the row that occupies each item at a step. A late leaf occupies its item from the node that overwrites it.
+// Finds the row that occupies each item at a step. A late leaf occupies its item from the node on that overwrites the leaf.
 static void find_holders(const struct galloc_plan *plan, int64_t step, int32_t *holders) {
     const struct record *rec = &plan->rec;
     for (size_t i = 0; i < plan->lives.n_items; i++) {

@@ -5,12 +5,19 @@
 //
 // An allocator keeps several plans, because programs alternate between graphs. All plans share the buffers. A plan is valid while
 // each chunk has at least the bytes that the plan requires.
+//
+// Terms:
+// - A pool is the memory of one buffer type. Buffers of the same type share a pool.
+// - A chunk is one buffer of a pool. A pool has several chunks if the buffer type limits the size of a buffer.
+// - An item is a piece of memory with a lifetime. An item holds one tensor, or several if results take over its memory.
+// - The offset of an item is its position in the pool, with all chunks one after the other.
+// - The spot of an item is its chunk and its offset in that chunk.
+// - The place of a row is its address: a buffer and a pointer.
 #pragma once
 
 #include "alloc/alloc.h"
 #include "backend/backend.h"
 
-// The position of an item.
 struct galloc_spot {
     int32_t pool;
     int32_t chunk; // index in pool.chunks; GALLOC_PARTS: in pool.parts, the buffer of a composite device
@@ -20,9 +27,9 @@ struct galloc_spot {
 
 // The memory that a plan requires in one pool.
 struct galloc_need {
-    size_t *sizes; // [n] bytes per chunk; points to one or many
-    size_t n, one, *many, many_cap;
-    size_t chunk_limit; // bytes, at least the largest item; 0: one chunk
+    size_t *sizes;                  // [n] bytes per chunk; points to `one` if n is 1, otherwise to `many`
+    size_t n, one, *many, many_cap; // the plan owns many; NULL: one chunk always sufficed
+    size_t chunk_limit;             // bytes, at least the largest item; 0: one chunk
     struct berth_plan_report report;
     struct berth_layout *layout; // of a composite device; NULL: chunks are used
 };
@@ -36,7 +43,7 @@ struct galloc_plan {
     size_t block_size;
     struct record_place *places; // [2 * n_rows] the addresses of the rows, then scratch for one undo per row
     struct galloc_spot *spots;   // [n_items]
-    uint64_t *offsets;           // [n_items] chunk k begins at k * chunk_limit
+    uint64_t *offsets;           // [n_items] bytes; chunk k begins at offset k * chunk_limit
     uint64_t places_epoch;       // epoch of the buffers in places, 0: never filled
     bool has_no_init_tensor;     // no buffer in places has init_tensor
     struct galloc_plan *next;    // next less recently used plan
@@ -57,7 +64,7 @@ struct galloc_pool {
     ggml_backend_buffer_type_t buft;
     size_t align;
     size_t chunk_limit;          // largest buffer of the type, 0: no limit, one chunk
-    struct galloc_chunk *chunks; // [n_chunks] points to one or many
+    struct galloc_chunk *chunks; // [n_chunks] points to `one` if n_chunks is 1, otherwise to `many`
     size_t n_chunks;
     struct galloc_chunk one, *many;
     size_t many_cap;
@@ -70,16 +77,17 @@ struct ggml_gallocr {
     int n_pools;
     struct berth_arrays mem; // owns pools, pool_of, homes, aligns
     int32_t *pool_of;        // [n_bufs] pool of each buffer
-    // [n_bufs] first buffer with the same home (is_same_home). A result may take over memory with the same home.
+    // [n_bufs] first buffer with the same home. Two buffers have the same home if they are memory of one device (is_same_home). A
+    // result may take over the memory of a source that has the same home.
     int32_t *homes;
     size_t *aligns; // [n_bufs]
     int n_bufs;
     struct berth_gallocr_params options;
     bool has_capture;          // graphs are written to files (capture.c)
     struct galloc_plan *plans; // all is_ready, in order of last use
-    // All buffers of this allocator, by address, including replaced ones. A replaced buffer has no memory. The list serves to
+    // All buffers of this allocator, sorted by address, including replaced buffers, which have no memory. The list serves to
     // recognise tensors that were placed before the buffers grew.
-    ggml_backend_buffer_t *owned; // [n_owned] points to few or many
+    ggml_backend_buffer_t *owned; // [n_owned] points to `few` or `many`
     size_t n_owned;
     ggml_backend_buffer_t few[4], *many;
     size_t many_cap;
@@ -102,10 +110,10 @@ enum ggml_status berth_galloc_plan_solve(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) BERTH_MUST_USE;
 // Computes spots and needs from known offsets. The plan is_ready afterwards.
 enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
-// Returns true if the graph equals the graph of the plan. If is_exact is false, tensors of the graph may be smaller. If the
-// result is true, the rows of the plan refer to the tensors of the graph. If an array of ids is NULL, the ids in the plan apply.
-// If in_place is not NULL, the function may also set the addresses of tensors, and *in_place is true if all tensors have their
-// addresses.
+// Returns true if the graph equals the graph of the plan. If is_exact is false, tensors of the graph may be smaller than planned.
+// If the result is true, the rows of the plan then refer to the tensors of the graph. If an array of ids is NULL, the ids in the
+// plan apply. If in_place is not NULL, the function may also set the addresses of tensors. *in_place becomes true if all tensors
+// have their addresses.
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     struct galloc_ids ids, bool is_exact, bool *in_place);
 

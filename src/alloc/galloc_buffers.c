@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// galloc_buffers.c: the buffers of a graph allocator. If a pool is too small for a new plan, it gets exactly the size of that
-// plan. If a pool is too small for an older plan, it only grows, so that alternating plans reach a stable size. If memory does
-// not suffice for the old and the new buffer, the old buffer is freed first. If the allocation then fails, a buffer of the old
-// size is allocated.
+// galloc_buffers.c: the buffers of a graph allocator.
+// - If a pool is too small for a new plan, each of its chunks gets exactly the size that the new plan requires. A chunk may
+//   therefore shrink.
+// - If a pool is too small for an older plan, its chunks only grow, so that alternating plans reach a stable size.
+// - If memory does not suffice for the old and the new buffer at the same time, the old buffer is freed first. If the allocation
+//   of the new buffer then fails, a buffer of the old size is allocated again.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// galloc_check.c: checks the addresses of a graph independently of its plan. A tensor lives from the node that computes it to its
-// last reader, views included. berth_gallocr_compute_checked also detects nodes that write into memory of other tensors.
+// galloc_check.c: checks the addresses of a graph independently of its plan. A tensor is alive from the node that computes it to
+// the last reader of the tensor or of its views. berth_gallocr_compute_checked also detects nodes that write into the memory of
+// other tensors.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -9,10 +10,10 @@
 
 #include <string.h>
 
-// Only rows with is_ours are checked.
+// The lifetime and the memory of one row. Only rows with is_ours are checked.
 struct span {
-    int32_t group;  // row whose memory was reused, or its own row
-    int64_t first;  // computing node, or overwriting node of a late leaf; else 0
+    int32_t group;  // row whose memory this row took over, or this row itself
+    int64_t first;  // the node that computes the row or overwrites a late leaf; otherwise 0
     int64_t last;   // last node that reads it
     uint64_t begin; // address
     uint64_t size;
@@ -264,8 +265,8 @@ static void fill_item(const struct watch *w, int64_t i, uint8_t value) {
     ggml_backend_tensor_memset(t, value, 0, ggml_nbytes(t));
 }
 
-// is_before: fills the memory that the node will write, and hashes all other live items. Otherwise: checks the hashes, and fills
-// items that are now dead.
+// Called before a node runs (is_before): fills the memory that the node will write, and hashes all other live items. Called after
+// the node has run: checks the hashes, and fills the items whose lifetime has ended.
 static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before) {
     struct check *c = w->c;
     const int32_t own = group_of(c, root_of(&c->rec, node));

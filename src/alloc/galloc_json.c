@@ -12,13 +12,13 @@
 
 // ---- save ----
 
-// Arrays over all rows.
+// The chain of an item is the list of rows that use the item one after another. Both arrays have one entry per row.
 struct chains {
     int32_t *next; // row that takes over the memory of this row, -1: none
     int32_t *step; // step at which the row runs, -1: never
 };
 
-// The steps that read row r are steps[first[r]] to steps[first[r + 1] - 1].
+// The readers of each row: the steps that read row r are steps[first[r]] to steps[first[r + 1] - 1].
 struct uses {
     int32_t *first, *steps;
 };
@@ -113,7 +113,7 @@ static void write_tensor(
     berth_json_end(w);
 }
 
-// A row without an item, or the first row of its item, is not appended.
+// Appends row r to the chain of its item, unless r has no item or is already the first row of the chain.
 static void chain_append(const struct galloc_plan *plan, int32_t *next, int32_t *tail, int32_t r) {
     const int32_t item = plan->lives.rows[r].item;
     if (item >= 0 && plan->lives.owners[item] != r) {

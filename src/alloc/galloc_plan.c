@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// galloc_plan.c: makes a plan from a graph: record, lifetimes, offsets, and the bytes per chunk. Allocates no buffer.
+// galloc_plan.c: makes a plan from a graph: record, lifetimes, offsets, and the bytes per chunk. Allocates no buffer. A chunk is
+// one of several buffers that together hold a plan, for buffer types that limit the size of a buffer.
 
 #include "alloc/galloc.h"
 #include "ggml-backend-impl.h"
@@ -89,7 +90,9 @@ static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
         .user = o->inplace_user_data};
 }
 
-// Checks the decisions that depend on properties which the record does not compare: the in_place callback, and late leafs.
+// Checks the two decisions that depend on properties which the record does not compare:
+// - The in_place callback let a result take over the memory of a source.
+// - A leaf is late: a node overwrites the leaf before any node reads it (late.c).
 static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
     const struct berth_gallocr_params *o = &galloc->options;
     for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_by_callback > 0; i++) {
@@ -101,9 +104,9 @@ static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_p
     return berth_lifetimes_still_late(&plan->lives, rec);
 }
 
-// An unlisted tensor is neither a node nor a leaf of the graph. Returns true if a tensor that was unlisted in the planned graph
-// may be a node of this graph. Then the plan does not apply: it has memory for the tensor only from the first reader on, but a
-// node requires memory earlier.
+// An unlisted tensor is neither a node nor a leaf of the graph, but a source of a node. The plan gives an unlisted tensor memory
+// from its first reader on. If the same tensor is also a node of the current graph, it requires memory earlier, so the plan does
+// not apply. The tensor then has two rows, which berth_record_has_unknown_duplicates detects.
 static bool has_unlisted_node(struct galloc_plan *plan) {
     return plan->lives.n_unlisted > 0 && berth_record_has_unknown_duplicates(&plan->rec);
 }
@@ -144,7 +147,7 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
         return false;
     }
     if (match == RECORD_RESHAPED && !is_exact && still_fits(galloc, plan, &plan->rec)) {
-        // The items keep their sizes, so that the plan still fits the larger graph later.
+        // The items keep their planned sizes. So the plan still fits if a later graph has the planned, larger tensors again.
         plan->is_ready = berth_record_reshape(&plan->rec);
         plan->is_reshaped = true;
         return plan->is_ready;
@@ -152,7 +155,7 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     return match == RECORD_SAME && !(is_exact && berth_record_has_unknown_duplicates(&plan->rec));
 }
 
-// ---- plans of a caller's record that are valid for several graphs ----
+// ---- kept plans: the scheduler asks whether a plan of an earlier record is valid for another record ----
 
 static bool same_row(const struct record_row *x, const struct record_row *y) {
     return x->op == y->op && x->flags == y->flags && x->view_src == y->view_src && x->same_as == y->same_as && x->src == y->src &&
@@ -285,8 +288,9 @@ enum ggml_status berth_galloc_plan_make(
 
 // ---- offsets ----
 
-// If an item is larger than the limit of the buffer type, chunks become as large as the item, as in ggml.
-static void set_max_chunks(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+// Sets the largest size of a chunk in each pool: the limit of the buffer type, or the size of the largest item if that is larger,
+// as in ggml.
+static void chunk_limits_set(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     bool is_limited = false;
     for (int p = 0; p < galloc->n_pools; p++) {
         plan->needs[p].chunk_limit = galloc->pools[p].chunk_limit;
@@ -306,7 +310,7 @@ void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_
         plan->spots = (struct galloc_spot *) (plan->lives.room + (size_t) plan->rec.n_rows * plan->lives.per_row);
         plan->offsets = (uint64_t *) (plan->spots + plan->lives.max_items);
     }
-    set_max_chunks(galloc, plan);
+    chunk_limits_set(galloc, plan);
 }
 
 // Pools are solved separately, because their chunk limits differ. items, ids and offsets are scratch.
@@ -386,7 +390,7 @@ static bool need_grow(struct galloc_need *need, size_t n) {
     return true;
 }
 
-// The size of a chunk is the highest end of its items.
+// Computes the chunk of each item, and the size of each chunk: the highest end of the chunk's items.
 enum ggml_status berth_galloc_plan_set_spots(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const size_t n = plan->lives.n_items;
     for (int p = 0; p < galloc->n_pools; p++) {

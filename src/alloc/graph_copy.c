@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // graph_copy.c: copies a graph to another backend, and compares the results of two backends. Copies with their own memory are in
-// ctx_allocated, copies that are views in ctx_unallocated. There is no recursion, so graphs may have any depth.
+// ctx_allocated; copies that are views are in ctx_unallocated. There is no recursion, so graphs may have any depth.
 
 #include "backend/backend.h"
 #include "core/graph.h"
@@ -82,7 +82,7 @@ static bool copies_fill(const char *func, const struct copies *c) {
     return true;
 }
 
-// False if the graph contains poison or a tensor without memory.
+// Returns false if the graph contains poison (the tensor that a constructor returns after an error) or a tensor without memory.
 static bool is_placed(const char *func, const struct ggml_cgraph *graph, const struct copies *c) {
     char reason[320];
     if (berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
@@ -153,8 +153,8 @@ void ggml_backend_graph_copy_free(struct ggml_backend_graph_copy copy) {
 
 // ---- comparison of two backends ----
 
-// backend1 computes the graph itself, backend2 a copy. If the caller selects no nodes, each node is computed and reported
-// separately. Each backend continues with its own results.
+// backend1 computes the graph itself, backend2 computes a copy. Each backend continues with its own results. If the caller
+// selects no nodes, each node is computed and reported separately. Otherwise the complete graph is computed first.
 
 static bool is_selected(const struct ggml_tensor *node, const struct ggml_tensor *const *selected, size_t n_selected) {
     for (size_t i = 0; i < n_selected; i++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// late.c: finds late leafs. A leaf is late if one node overwrites it completely before any other access, as in
-// ggml_cpy(x, ggml_new_tensor(...)). A late leaf needs no memory until that node runs. Inputs are never late. O(rows + edges).
+// late.c: finds late leafs. A leaf is late if one node overwrites the leaf completely before any other access, as in
+// ggml_cpy(x, ggml_new_tensor(...)). A late leaf needs no memory until that node runs. Inputs are never late. The cost is
+// O(rows + edges).
 
 #include "alloc/lifetime.h"
 
@@ -33,7 +34,8 @@ static void late_touch(int32_t *late, int32_t root, int32_t value) {
     }
 }
 
-// A view op accesses nothing. A row that the caller appended counts as a reader, whatever its op is.
+// Updates late[] with the accesses of row r, which runs at `step`. A view op accesses nothing. A row that the caller appended
+// counts as a reader, whatever its op is.
 static void touch_step(const struct record *rec, int32_t r, int32_t step, int32_t *late) {
     const struct record_row *row = &rec->rows[r];
     const struct berth_op_info *info = berth_op_info((enum ggml_op) row->op);
@@ -64,7 +66,7 @@ void berth_lifetimes_late(const struct record *rec, const struct lifetime_order 
 
 // ---- memory that late leafs share ----
 
-// Only the last WINDOW items are candidates, so that the time is linear.
+// An item may only use the memory of one of the last WINDOW items, so that the time is linear.
 enum { WINDOW = 64 };
 
 struct sharing {
@@ -81,7 +83,7 @@ static bool may_share(const struct lifetimes *l, int32_t a, int32_t b, int64_t s
     return l->returned[a] && x->last < step && x->size == y->size && x->align == y->align && x->pool == y->pool;
 }
 
-// The item is needed from `step` on.
+// Lets the item, which is needed from `step` on, use the memory of a recent item that is free by then.
 static void item_share(struct sharing *s, int32_t item, int64_t step) {
     struct lifetimes *l = s->l;
     for (int32_t k = 0; k < WINDOW && k < s->n; k++) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// lifetime.c: simulates the execution of a graph by ggml's rules, to find when memory is allocated and freed. Inputs and leafs
-// are allocated before the first node. Memory is freed after the last reader of a tensor or of its views. Outputs, bases of
-// outputs and unread results stay allocated. A node may take over the memory of a source with the same layout. late.c handles
-// leafs that a node overwrites first. The cost is O(rows + edges).
+// lifetime.c: simulates the execution of a graph by ggml's rules, to find when memory is allocated and freed:
+// - Inputs and leafs are allocated before the first node. late.c handles leafs that a node overwrites first.
+// - The memory of a tensor is freed after the last reader of the tensor or of its views.
+// - The memory of outputs, of tensors with an output as a view, and of unread results stays allocated.
+// - A node may take over the memory of a source with the same layout.
+// The cost is O(rows + edges).
 
 #include "alloc/lifetime.h"
 
@@ -10,7 +12,8 @@
 
 #include <string.h>
 
-// The fields that the simulation reads often, in a quarter of the size of a record row.
+// The fields of a row that the simulation reads often. A live_row has a quarter of the size of a record_row, so that more rows
+// fit into the processor's cache.
 struct live_row {
     int32_t n_children; // uses by steps that have not run yet
     int32_t n_views;    // views that are still needed
@@ -18,7 +21,7 @@ struct live_row {
     bool is_taken;      // occupies its item at the current step
     bool is_settled;    // has received its item, or needs none
     bool is_input;
-    bool is_output; // output, or is_kept
+    bool is_output; // the row is an output or is_kept: its memory is never freed
 };
 
 struct replay {
@@ -69,14 +72,15 @@ static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     return may_take ? v : -1;
 }
 
-// Returns true if a node in buffer b may use memory of buffer a. is_direct: the memory belongs to a source of the node. Then
-// equal homes suffice, as in ggml. Otherwise the source is a view of the memory. Then the pools must be equal, because memory of
-// another pool may be scarcer.
+// Returns true if a node in buffer b may use memory of buffer a. If is_direct, the memory belongs to a source of the node; then
+// equal homes suffice, as in ggml. Otherwise a source of the node is a view of the memory; then the pools must be equal, because
+// memory of another pool may be scarcer.
 static bool may_share(const struct replay *r, int32_t a, int32_t b, bool is_direct) {
     return r->pools[a] == r->pools[b] || (is_direct && r->rules->homes != NULL && r->rules->homes[a] == r->rules->homes[b]);
 }
 
-// A buffer may require more bytes for the results of some ops than the layout has.
+// Returns true if the node's result fits into the item of row `from`. The sizes can differ although the layouts are equal,
+// because a buffer type may require additional bytes for the results of some ops.
 static bool fits_item(const struct replay *r, int32_t from, int32_t node) {
     const struct lifetime_row *row = &r->rows[from];
     return r->sizes->is_by_layout ||
@@ -124,7 +128,8 @@ static bool take_over_moved(struct replay *r, int32_t i_row) {
     return r->pools[r->rows[i_row].buf] == r->pools[r->rows[p].buf] && take_over_src(r, i_row, true, true);
 }
 
-// ggml takes over memory only directly, so direct takeovers come first.
+// Tries to take over the memory of a source (directly), then the memory that a source is a view of. ggml has only direct
+// takeovers, so these come first.
 static inline bool take_over(struct replay *r, int32_t i_row) {
     const struct berth_op_info *info = berth_op_info((enum ggml_op) r->rec->rows[i_row].op);
     const bool is_ggml_inplace = info != NULL && info->in_place;
@@ -157,7 +162,7 @@ static bool item_new(struct replay *r, int32_t i_row) {
     out->returned[out->n_items] = false;
     out->items[out->n_items++] = (struct berth_plan_item){
         .first = r->step,
-        .last = out->order.n_steps > 0 ? out->order.n_steps - 1 : 0, // until give_back sets it
+        .last = out->order.n_steps > 0 ? out->order.n_steps - 1 : 0, // the last step, unless give_back frees the item earlier
         .size = padded,
         .align = align,
         .pool = r->pools[row->buf],
@@ -211,7 +216,8 @@ static inline void drop_edge(struct replay *r, int32_t p) {
 
 // ---- simulation ----
 
-// In rec->srcs, the sources of nodes come first and the sources of appended rows come last.
+// Counts the readers of each row. In rec->srcs, the sources of nodes come first and the sources of appended rows come last.
+// Sources of leafs, which are between them, are not counted.
 static void count_children(struct replay *r) {
     const struct record *rec = r->rec;
     const struct record_row *last = rec->n_nodes > 0 ? &rec->rows[rec->n_nodes - 1] : NULL;
@@ -230,7 +236,8 @@ static void count_children(struct replay *r) {
     }
 }
 
-// A cheap test. Only if it is true for some node, the graph is searched for late leafs.
+// Returns true if row i may overwrite a leaf. This test is cheap. The graph is searched for late leafs only if the test is true
+// for some node.
 static bool overwrites_leaf(const struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
     if (i >= r->rec->n_nodes || row->view_src < r->rec->n_nodes || row->view_src >= r->early_end ||
@@ -241,8 +248,8 @@ static bool overwrites_leaf(const struct replay *r, int32_t i) {
     return info != NULL && info->overwrites > 0;
 }
 
-// Requires the counts of children. A view counts in n_views until its last reader; an unread view counts until the end. Returns
-// the number of rows that may need their own memory.
+// Fills the live rows, except for n_children, which count_children has set. A view counts in n_views of its source until the last
+// reader of the view has run; an unread view counts until the end. Returns the number of rows that may need their own memory.
 static size_t live_rows_init(struct replay *r, bool *has_inputs) {
     const struct record *rec = r->rec;
     size_t n_own = 0;
@@ -265,7 +272,7 @@ static size_t live_rows_init(struct replay *r, bool *has_inputs) {
     return n_own;
 }
 
-// False: out of memory.
+// Marks late leafs and the nodes that overwrite them. False: out of memory.
 static bool find_late(struct replay *r, struct berth_scratch *scratch) {
     struct record *rec = r->rec;
     const struct lifetime_order *order = &r->out->order;
@@ -289,7 +296,7 @@ static bool find_late(struct replay *r, struct berth_scratch *scratch) {
     return true;
 }
 
-// If the graph lists a tensor twice, its first row gets the memory.
+// Gives memory to the leafs. If the graph lists a tensor twice, the tensor's first row gets the memory.
 static bool take_leafs(struct replay *r) {
     struct record *rec = r->rec;
     for (int32_t i = rec->n_nodes; i < r->early_end; i++) {
@@ -325,7 +332,7 @@ static bool take_inputs(struct replay *r) {
     return true;
 }
 
-// Called if rules.free_unread is set.
+// Frees the memory of row i if nothing reads it. Called only if rules.free_unread is set.
 static void give_back_unread(struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
     if (r->live[i].n_children > 0 || r->live[i].n_views > 0) {
@@ -385,7 +392,7 @@ static bool run_steps(struct replay *r) {
     return true;
 }
 
-// The contents of earlier items are lost.
+// Reserves memory for n items and for the room of n_rows rows. Earlier items are lost.
 static bool items_reserve(struct lifetimes *l, size_t n, size_t n_rows) {
     const size_t per_item = sizeof l->items[0] + l->per_item + sizeof l->owners[0] + sizeof l->returned[0];
     size_t items_size, rows_size, size;

@@ -5,20 +5,20 @@
 #include "berth-plan.h"
 #include "record/record.h"
 
-// Returns true if the result may take over the memory of source i_src, which has the same layout. Called for ops that ggml does
-// not run in place.
+// Returns true if the result of `node` may take over the memory of its source i_src, which has the same layout. Called for ops
+// that ggml does not run in place.
 typedef bool (*lifetime_inplace_t)(const struct ggml_tensor *node, int i_src, void *user);
 
 // Columns of a record whose memory is planned.
 struct lifetime_row {
-    int32_t id;          // buffer that the caller chose, -1: none
-    int32_t buf;         // assigned buffer, -1: that of the first node that reads it
+    int32_t id;          // index of the buffer that the caller chose, -1: none
+    int32_t buf;         // index of the assigned buffer, -1: not yet; the first node that reads the row decides
     int32_t item;        // its item, -1: none
-    int32_t took;        // source in record.srcs whose memory was reused, -1: none
+    int32_t took;        // index in record.srcs of the source whose memory the row took over, -1: none
     bool is_kept;        // shares its memory with no other row
     bool is_fixed;       // has a fixed address and takes over no memory
-    bool is_by_callback; // reused memory by permission of the in_place callback
-    bool is_late;        // a late leaf, or its first overwriting node
+    bool is_by_callback; // took over memory because the in_place callback allowed it
+    bool is_late;        // the row is a late leaf (late.c), or the node that overwrites a late leaf
 };
 
 static inline struct lifetime_row *lifetime_rows(const struct record *rec) {
@@ -29,11 +29,12 @@ static inline struct lifetime_row lifetime_row_in(int32_t buf) {
     return (struct lifetime_row){.id = buf, .buf = buf, .item = -1, .took = -1};
 }
 
-// The execution order of the rows. Rows that do not run get their memory at their first reader, except for the n_early leafs.
+// The execution order of the rows. The first n_early leafs have memory from before the first step. Every other row that does not
+// run gets its memory at its first reader.
 struct lifetime_order {
     const int32_t *steps; // [n_steps] rows, NULL: the nodes in their order
     int32_t n_steps;
-    int32_t n_early; // leafs with memory before the first step
+    int32_t n_early;
 };
 
 static inline int32_t lifetime_step(const struct lifetime_order *order, int32_t i) {
@@ -50,12 +51,12 @@ struct lifetime_sizes {
 struct lifetime_rules {
     bool via_views;              // a result may take over the memory of a tensor through a view of all its bytes
     bool free_unread;            // frees inputs and results that no node reads
-    const int32_t *homes;        // [n_bufs] takeovers need an equal home; NULL: equal pool
+    const int32_t *homes;        // [n_bufs] a takeover requires equal homes (ggml_gallocr.homes); NULL: equal pools
     lifetime_inplace_t in_place; // for ops that ggml does not run in place, may be NULL
     void *user;
     const bool *barriers; // [n_steps] true: memory is freed after this step; NULL: after every step
-    // true: a late leaf has memory from the node on that overwrites it. false: late leafs have memory from step 0 and share it
-    // (berth_lifetimes_share_late).
+    // true: a late leaf has memory only from the node that overwrites it. false: late leafs have memory from step 0, which they
+    // share with each other (berth_lifetimes_share_late).
     bool late_leafs;
 };
 
@@ -63,8 +64,8 @@ struct lifetimes {
     struct lifetime_row *rows;     // [n_all] columns of the record or of the caller
     struct lifetime_order order;   // of the record or of the caller
     struct berth_plan_item *items; // owns the block with room, owners and returned
-    int32_t *owners;               // [n_items] row that received the memory first
-    bool *returned;                // [n_items] freed before the last step ends
+    int32_t *owners;               // [n_items] first row that used the item
+    bool *returned;                // [n_items] the item was freed, so items[i].last is its last use
     char *room;                    // for the caller: per_row * rows, then per_item * max_items bytes
     size_t per_row, per_item;      // bytes, multiples of 8; set by the caller
     size_t n_items, max_items;
@@ -83,7 +84,8 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) BERTH_MUST_USE;
 void berth_lifetimes_fini(struct lifetimes *l);
 
-// Returns true if an old plan is valid for a smaller graph: rows fit their items, and takeovers have equal layouts.
+// Returns true if the plan of l is valid for rec, a graph with smaller tensors: every row fits its item, and every row that took
+// over memory still has the layout of the source.
 bool berth_lifetimes_still_fit(
     const struct lifetimes *l, struct record *rec, const struct lifetime_sizes *sizes, const size_t *aligns);
 

@@ -58,7 +58,8 @@ static bool needs_memory(const struct ggml_tensor *t) {
     return t->data == NULL && t->view_src == NULL;
 }
 
-// The chunk has as many tensors as fit into the largest buffer of the type, but at least one. False: overflow.
+// Finds the chunk that starts at tensor `first`. It has as many tensors as fit into the largest buffer of the type, but at least
+// one. False: the size overflows.
 static bool chunk_from(
     struct ggml_context *ctx, ggml_backend_buffer_type_t buft, struct ggml_tensor *first, struct chunk *chunk) {
     const size_t align = ggml_backend_buft_get_alignment(buft), max = ggml_backend_buft_get_max_size(buft);
@@ -191,7 +192,7 @@ static enum ggml_status views_place(struct ggml_context *ctx, struct work *w) {
     return GGML_STATUS_SUCCESS;
 }
 
-// NULL: no tensor needs memory, or an error; w holds the work done so far.
+// Returns the buffer of all tensors. NULL: no tensor needs memory, or an error occurred; w holds the work to undo.
 static ggml_backend_buffer_t tensors_place(struct ggml_context *ctx, ggml_backend_buffer_type_t buft, struct work *w) {
     struct chunk chunk;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = chunk.end) {
