@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// build.c: builds records of graphs. Listed tensors get their row numbers first; then each tensor is read once. O(rows + edges).
+// build.c: builds records of graphs. Listed tensors get their row numbers first; then each tensor is read once. The cost is
+// O(rows + edges).
 
 #include "record/record.h"
 
@@ -41,7 +42,7 @@ static size_t cap_grow(size_t cap, size_t n_min) {
     return n_min <= cap ? cap : max_size(n_min, cap + cap / 2);
 }
 
-// Keeps the old contents. Neither capacity may shrink.
+// Allocates memory for rows_cap rows and srcs_cap sources, and copies the old contents. Neither capacity may shrink.
 static bool caps_set(struct record *rec, size_t rows_cap, size_t srcs_cap) {
     size_t rows_size, srcs_size, size;
     const bool ok = berth_mul_ok(rows_cap, sizeof rec->memory[0] + sizeof rec->rows[0] + rec->column_size, &rows_size) &&
@@ -92,7 +93,7 @@ bool berth_record_reserve_forms(struct record *rec) {
     return forms_reserve(rec, rec->n_rows);
 }
 
-// Reserves exactly the capacity of other, not half more as berth_record_reserve may. With half more, two records that reserve
+// Reserves exactly the capacity of `other`. berth_record_reserve would grow the capacity by half; then two records that reserve
 // like each other would grow without limit.
 bool berth_record_reserve_like(struct record *rec, const struct record *other) {
     const size_t n_duplicates = (size_t) other->n_duplicates;
@@ -128,7 +129,7 @@ static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
     return row->form >= 0;
 }
 
-// Makes the row if t has none. -1: out of memory.
+// Returns the row of t, which is made if t has none. -1: out of memory.
 static inline int32_t row_of(struct build *b, struct ggml_tensor *t) {
     struct record *rec = b->rec;
     const int32_t at = *record_index_slot(b->index, rec->tensors, t) - 1;
@@ -173,7 +174,7 @@ static bool reads_later_result(const struct build *b, int32_t r, int32_t s) {
     return s >= r && s < b->rec->n_nodes && !is_empty(src);
 }
 
-// Sources of unlisted tensors are not recorded.
+// Records the sources of row r. Called for listed tensors only.
 static bool link_srcs(struct build *b, int32_t r) {
     struct record *rec = b->rec;
     const struct ggml_tensor *t = rec->tensors[r];
@@ -208,7 +209,7 @@ static bool link_srcs(struct build *b, int32_t r) {
     return true;
 }
 
-// Further rows of the same tensor are recorded as duplicates.
+// Adds the listed tensors to the index. If a tensor is listed again, its further rows are recorded as duplicates.
 static bool index_listed(struct build *b, int32_t n_listed) {
     struct record *rec = b->rec;
     for (int32_t r = 0; r < n_listed; r++) {
@@ -265,7 +266,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
 }
 
 enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) {
-    // Index of a memory record. It is not kept, because a memory record rarely looks up tensors.
+    // A memory record does not keep its index, because tensors are rarely looked up in a memory record.
     struct record_index index = {0};
     struct build b = {.rec = rec, .index = rec->is_full_match ? &rec->index : &index, .rules = rules, .misordered_row = -1};
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// index.h: finds the position of a tensor in a list, by a hash table with open addressing, at most half full. The hash is the
-// address divided by the size of a tensor, so tensors of one arena rarely collide and are in order. On a collision the search
-// goes on by a large odd step that depends on the address, so clusters do not slow it down.
+// index.h: finds the position of a tensor in a list, by a hash table with open addressing that is at most half full. The hash is
+// the address divided by sizeof(struct ggml_tensor), so tensors of one ggml_context get neighbouring slots and rarely collide.
+// After a collision, the search advances by a large odd step that depends on the address (double hashing), so that clusters of
+// used slots do not slow it down.
 #pragma once
 
 #include "base/base.h"
@@ -21,7 +22,7 @@ bool berth_record_index_reserve(
     struct record_index *index, struct ggml_tensor *const *keys, int32_t n_listed, size_t n) BERTH_MUST_USE;
 void berth_record_index_fini(struct record_index *index);
 
-// Returns the slot of the key, or the free slot where it belongs.
+// Returns the slot of the key, or the free slot where the key belongs.
 static inline int32_t *record_index_slot(
     const struct record_index *index, struct ggml_tensor *const *keys, const struct ggml_tensor *key) {
     int32_t *slots = index->slots;
@@ -36,7 +37,7 @@ static inline int32_t *record_index_slot(
     return &slots[i];
 }
 
-// Memory must be reserved. Returns i, or the earlier position of the same tensor.
+// Adds keys[i], for which memory must be reserved. Returns i, or the earlier position of the same tensor.
 static inline int32_t record_index_add(struct record_index *index, struct ggml_tensor *const *keys, int32_t i) {
     int32_t *slot = record_index_slot(index, keys, keys[i]);
     if (*slot == 0) {

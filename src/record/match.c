@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // match.c: compares a graph with a record in one linear pass, without hashing or allocation, and assigns addresses in the same
-// pass. Row i corresponds to the i-th listed tensor. So edges are compared by pointer. It takes 9 ns per tensor; ggml takes 20
-// ns.
+// pass. Row i corresponds to the i-th listed tensor, so edges are compared by pointer. The comparison takes 9 ns per tensor;
+// ggml's takes 20 ns.
 
 #include "record/record.h"
 
@@ -17,8 +17,9 @@ static bool same_duplicates(const struct record *rec) {
     return true;
 }
 
-// Stores the listed tensors in rec->tensors. *is_moved: some of them have changed; the entries of unlisted tensors are then NULL
-// until is_row sets them. False: the numbers of tensors or the duplicates differ.
+// Stores the listed tensors of the graph in rec->tensors. Sets *is_moved to true if some of these tensors have changed. The
+// entries of unlisted tensors are then NULL until is_row sets them. Returns false if the numbers of tensors or the duplicates
+// differ.
 static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool *is_moved) {
     if (graph->n_nodes != rec->n_nodes || graph->n_leafs != rec->n_leafs) {
         return false;
@@ -129,7 +130,8 @@ static inline bool is_misplaced_view(const struct ggml_tensor *t) {
     return from->data != NULL && (t->data != (char *) from->data + t->view_offs || t->buffer != from->buffer);
 }
 
-// The source of a view must have a buffer, because init_tensor may read it. On failure the tensor is restored.
+// Calls init_tensor. The source of a view must have a buffer, because init_tensor may read the source. On failure the tensor is
+// restored.
 static bool buffer_init_tensor(struct ggml_tensor *t, void *old_data) {
     if ((t->view_src == NULL || t->view_src->buffer != NULL) &&
         t->buffer->iface.init_tensor(t->buffer, t) == GGML_STATUS_SUCCESS) {
@@ -140,7 +142,7 @@ static bool buffer_init_tensor(struct ggml_tensor *t, void *old_data) {
     return false;
 }
 
-// Stores in *undo how to restore the tensor. has_no_init: the buffer has no init_tensor.
+// Sets the address of t. Stores in *undo how to restore t. has_no_init: the buffer has no init_tensor.
 static inline bool tensor_place(
     struct record_undo *undo, struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data, const bool has_no_init) {
     *undo = (struct record_undo){t, t->data};
@@ -193,8 +195,8 @@ static inline bool may_place(const struct placing *p) {
     return p->may_place && p->differs == 0;
 }
 
-// Returns true if places[i] has an address and tensor t has it now. Also assigns addresses to views of the caller's memory, and
-// returns false for them.
+// Returns true if places[i] has an address and tensor t now has this address. For a view of the caller's memory, assigns the
+// address and returns false.
 ALWAYS_INLINE bool row_place(
     struct placing *p, const struct record_row *rows, int32_t i, struct ggml_tensor *t, const bool is_full_match) {
     const struct record_row *row = &rows[i];
@@ -228,8 +230,8 @@ ALWAYS_INLINE bool same_owner(
     return has_memory(owner, t) == row->has_memory && !(is_full_match && row->has_memory && !same_kind(row, t));
 }
 
-// Returns true if all properties except layouts are as recorded. p->differs: layouts differ. Fields of rec are copied to local
-// variables, because the compiler must assume that a write to a tensor changes *rec.
+// Returns true if all properties except layouts are as recorded. Sets p->differs to a value other than 0 if layouts differ.
+// Fields of rec are copied to local variables, because the compiler must assume that a write to a tensor changes *rec.
 ALWAYS_INLINE bool match_rows(
     struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_moved, const bool is_full_match) {
     const int32_t n_rows = rec->n_rows, n_listed = rec->n_nodes + rec->n_leafs;
@@ -298,7 +300,7 @@ ALWAYS_INLINE enum record_match match(
     return RECORD_SAME;
 }
 
-// Compiled once per kind of record: a combined loop needs too many registers.
+// The loop is compiled once per kind of record, because a combined loop would need too many registers.
 static __attribute__((noinline)) enum record_match match_memory(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer) {
     return match(rec, rules, placer, false);

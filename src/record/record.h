@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// record.h: a record of a graph: its tensors as rows, without addresses. The owner of a record can add columns to the rows.
+// record.h: a record describes a graph: it has one row per tensor, without addresses. The owner of a record can add columns (own
+// fields) to the rows. A record serves to recognise an equal graph later.
 //
 //   graph --build.c--> record
 //   graph, record --match.c--> whether they are equal; if so, the tensors of the graph get their addresses in the same pass
@@ -9,8 +10,10 @@
 //   layouts of tensors that take memory.
 // - A full record (is_full_match true) holds all properties that decide a result, and the buffer types of the caller's memory.
 //
-// Terms: layout of a tensor: type, extents, strides and view offset. listed tensor: a node or a leaf of the graph. base of a row:
-// the row that owns its memory.
+// Terms:
+// - The layout of a tensor is its type, extents, strides and view offset.
+// - A listed tensor is a node or a leaf of the graph. An unlisted tensor is only a source or a view source.
+// - The base of a row is the row that owns the memory: for a view the viewed tensor, otherwise the row itself.
 #pragma once
 
 #include "core/graph.h"
@@ -22,7 +25,8 @@
 
 // Flags that change the memory or the lifetime of a tensor.
 #define RECORD_FLAGS (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT)
-// Number of rows to prefetch. The hardware prefetcher does not fetch all cache lines of a tensor.
+// Loops over tensors prefetch the tensor this number of rows ahead, because the hardware prefetcher does not fetch all cache
+// lines of a tensor.
 #define RECORD_AHEAD 6
 static inline void record_fetch(const struct ggml_tensor *next) {
     for (size_t at = 0; at < offsetof(struct ggml_tensor, extra); at += 64) {
@@ -30,8 +34,8 @@ static inline void record_fetch(const struct ggml_tensor *next) {
     }
 }
 
-// A form: the properties of a tensor without edges and memory. Graphs have few forms, so most comparisons compare form numbers.
-// Forms with different numbers may be equal. In a memory record, a form describes only the layout of its tensors.
+// A form is all properties of a tensor except its edges and memory. Many tensors of a graph have the same form, which is stored
+// once. Two forms with different indices may still be equal. In a memory record, only the layout of a form is used.
 struct record_form {
     _Alignas(16) size_t view_offs;
     int32_t type;
@@ -58,7 +62,7 @@ struct record_row {
     uint8_t usage;   // full record: usage of the caller's buffer
     bool is_plain;   // all sources are listed tensors and are in src[0..2]
     bool has_memory; // the tensor has memory of the caller
-    bool names_self; // the tensor is its own source, which does not count as a read
+    bool names_self; // the tensor is its own source (a cast); this source does not count as a read
     bool is_foreign; // memory record: a leaf with memory of the caller
 };
 
@@ -74,7 +78,7 @@ struct record {
     int32_t more_srcs;           // index in srcs of the first appended source
     int32_t n_duplicates;        // number of rows whose tensor has an earlier row
     int32_t *duplicates;         // [n_duplicates] rows
-    int32_t form_cache[128];     // by hash: a form that may match; may be >= n_forms
+    int32_t form_cache[128];     // [hash] index of a form that may match; an index >= n_forms is stale
     struct ggml_tensor **memory; // owns tensors, rows, columns, srcs, slots
     size_t rows_cap, srcs_cap, forms_cap, duplicates_cap;
     size_t column_size;        // a multiple of 4
@@ -82,7 +86,7 @@ struct record {
     bool has_index;            // index is valid
     bool is_full_match;        // this is a full record
     bool has_self;             // some row has names_self
-    bool is_lost;              // tensors are those of a graph that did not match
+    bool is_lost;              // `tensors` holds the tensors of a graph that did not match
 };
 
 // is_ours returns whether the allocator owns the memory of a tensor. All other memory is the caller's.
@@ -103,7 +107,7 @@ void berth_record_fini(struct record *rec);
 bool berth_record_reserve(struct record *rec, size_t n_rows, size_t n_srcs) BERTH_MUST_USE;
 // Reserves memory for reshaping the graph of rec to any layouts.
 bool berth_record_reserve_forms(struct record *rec) BERTH_MUST_USE;
-// Reserves memory for building or reshaping a graph with the rows of other and any layouts.
+// Reserves the memory that rec requires to build or reshape a graph with the rows of `other` and any layouts.
 bool berth_record_reserve_like(struct record *rec, const struct record *other) BERTH_MUST_USE;
 static inline struct record_row *record_put(struct record *rec, int32_t at, struct ggml_tensor *t, int op, int flags) {
     struct record_row *row = &rec->rows[at];
@@ -127,7 +131,8 @@ static inline void record_src_put(struct record *rec, struct record_row *row, in
     rec->slots[rec->n_srcs++] = (uint8_t) slot;
     row->n_src++;
 }
-// record_append adds a row after the rows of the graph; its memory must be reserved. record_cut removes all appended rows.
+// record_append adds a row after the rows of the graph; berth_record_reserve must have reserved its memory. record_cut removes
+// all appended rows.
 static inline struct record_row *record_append(struct record *rec, struct ggml_tensor *t, int op, int flags) {
     return record_put(rec, rec->n_all++, t, op, flags);
 }
@@ -140,8 +145,8 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t);
 
 // Returns the first row of a tensor; -1: none, or out of memory for the index.
 int32_t berth_record_find(struct record *rec, const struct ggml_tensor *t);
-// Returns true if two rows now share a tensor, but did not when the record was built. Also true if out of memory for the index.
-// Rebuilds the index.
+// Returns true if two rows have the same tensor now, but had different tensors when the record was built. Also true if out of
+// memory for the index. Rebuilds the index.
 bool berth_record_has_unknown_duplicates(struct record *rec);
 
 static inline int32_t record_base(const struct record *rec, int32_t r) {
@@ -168,7 +173,7 @@ _Static_assert(RECORD_FORM_SIZE == 8 * 16 + 8, "record_is_form compares eight pa
 _Static_assert(
     offsetof(struct record_form, op) - RECORD_FORM_OFF == 4 * 16, "record_layout_differs compares four pairs of words");
 
-// Forms are aligned to a pair; tensors may be unaligned.
+// Two 64-bit words, which are compared at once. Forms are aligned to a pair; tensors may be unaligned.
 typedef uint64_t record_pair __attribute__((vector_size(16)));
 
 static inline record_pair record_pair_differs(const unsigned char *form, const unsigned char *tensor, size_t i) {
@@ -232,7 +237,7 @@ enum record_match {
 };
 
 // The address that a match assigns to a row. A view gets this address plus its view_offs. If buffer is NULL, the match assigns no
-// address; in a full record, data then holds the address at the last match.
+// address. In a full record, data is then the address that the tensor had at the last match.
 struct record_place {
     ggml_backend_buffer_t buffer;
     char *data;
