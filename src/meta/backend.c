@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // backend.c: the backend of a composite device. It owns the devices' backends, a team of threads (crew), and cached programs.
-// Program: the steps by which the devices compute a graph (program.h). A repeated graph reuses its program (src/record).
+// A program is the list of steps by which the devices compute a graph (program.h). If a graph equals an earlier graph
+// (src/record), its program is reused.
 
 #include "meta/program.h"
 
@@ -56,7 +57,7 @@ static void backend_synchronize(ggml_backend_t backend) {
 
 // ---- compute ----
 
-// If no entry has the graph's program, returns the least recently used entry.
+// Returns the cache entry with the graph's program. If there is none, returns the least recently used entry.
 static struct meta_program **program_find(struct meta_backend *m, const struct ggml_cgraph *graph, bool *is_found) {
     struct meta_program **oldest = &m->programs[0];
     for (int i = 0; i < N_PROGRAMS; i++) {
@@ -146,7 +147,7 @@ enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *
     return status;
 }
 
-// The size for unsplit nodes is an upper bound for each device.
+// Returns an upper bound: on each device, the size for the complete nodes instead of their parts.
 size_t meta_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct meta_backend *m = backend->context;
     size_t size = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // buffer.c: memory of a composite device. There are two kinds of buffers:
-//   tensors with their own memory, such as weights: the callback decides the state of each tensor
-//   graph memory: the last computation decides the state of each tensor
+// - Buffers of tensors with their own memory, such as weights. The callback get_state decides the state of each tensor.
+// - Graph memory. The last computation decides the state of each tensor.
 
 #include "meta/meta.h"
 
@@ -45,7 +45,7 @@ const meta_state *meta_root_state(const struct ggml_tensor *root) {
 
 // ---- states ----
 
-// Returns SIZE_MAX if out of memory.
+// Returns the index of the state in mb->states, which is added if it is missing. Returns SIZE_MAX if out of memory.
 static size_t state_use(struct meta_buffer *mb, const meta_state *state) {
     size_t i = 0, free = mb->n_states;
     for (; i < mb->n_states && (mb->states[i].n_uses == 0 || !meta_same(&mb->states[i].state, state, mb->device->n)); i++) {
@@ -75,7 +75,7 @@ static void entry_fini(struct meta_buffer *mb, struct meta_entry *e) {
     berth_free(e->parts);
 }
 
-// Removes entries that overlap the new entry. Returns NULL if out of memory.
+// Adds an entry and removes the entries that overlap it. Returns NULL if out of memory.
 static struct meta_entry *entry_make(struct meta_buffer *mb, size_t off, size_t size) {
     if (!berth_grow((void **) &mb->entries, &mb->entries_cap, mb->n_entries + 1, sizeof mb->entries[0])) {
         return NULL;
@@ -111,7 +111,7 @@ bool meta_root_record(const struct ggml_tensor *root, const meta_state *state) {
     return true;
 }
 
-// The memory of device j may have shrunk since the slot was planned.
+// Returns false if the memory of device j has shrunk since the slot was planned, so that the slot is outside.
 static bool slot_has_memory(const struct meta_buffer *mb, const struct meta_slot *slot, int j) {
     return slot->separate != NULL || slot->off + slot->size <= ggml_backend_buffer_get_size(mb->parts[j]);
 }
@@ -237,7 +237,7 @@ static void buffer_reset(ggml_backend_buffer_t buffer) {
     meta_layouts_each_separate(mb, reset_separate, 0);
 }
 
-// Returns false with an error if the callback's answer does not fit the tensor.
+// Asks the callback for the state of t. Returns false with an error if the state does not fit the tensor.
 static bool state_ask(const struct meta_device *device, const struct ggml_tensor *t, meta_state *state) {
     *state = device->get_state != NULL ? device->get_state(t, device->user) : meta_mirrored;
     const char *fault = meta_state_fault(state, t, device->n);
@@ -267,8 +267,8 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
 
 // ---- access from the host ----
 
-// The host accesses byte ranges of the complete tensor.
-// A write to a partial tensor gives the first device all bytes and the other devices zeros.
+// The host reads and writes byte ranges of the complete tensor. After a write to a partial tensor, the first device has the bytes
+// and the other devices have zeros, so that the sum is correct.
 
 enum access_kind { ACCESS_SET, ACCESS_GET, ACCESS_FILL };
 
@@ -520,7 +520,8 @@ static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, stru
     return true;
 }
 
-// *size receives the number of addresses that the complete tensors take in the buffer.
+// Creates the parts of all tensors of the context. *size receives the number of addresses that the complete tensors take in the
+// buffer.
 static bool all_parts_make(struct meta_buffer *mb, struct ggml_context *ctx, size_t align, size_t *size) {
     size_t off = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// build.c: makes the steps of a graph, in node order. The rule of a node's op (rule.c) decides the states of its sources.
-// Sources in other states are converted. Then each device gets its part of the node.
-// A partial root is mirrored after its parts have been summed.
-// A complete copy of a split root is valid until a node writes to the root.
+// build.c: makes the steps of a graph, in node order. For each node:
+// 1. The rule of the node's op (rule.c) decides which states the sources must have.
+// 2. Sources in other states are converted. After the parts of a partial root have been summed, the root is mirrored. A complete
+//    copy of a split root is valid until a node writes to the root.
+// 3. Each device gets its part of the node.
 
 #include "meta/build.h"
 
@@ -100,7 +101,8 @@ static void cost_add(struct meta_builder *b, const struct ggml_tensor *t, int64_
     memcpy(cost->name, t->name, sizeof cost->name);
 }
 
-// Returns false if all sources must be made complete.
+// Decides the states of the node's sources and of its result. have: receives the current states of the sources. Returns false if
+// all sources must be made complete.
 static bool node_decide(struct meta_builder *b, const struct ggml_tensor *t, const meta_state **have, struct meta_node *node) {
     bool has_sums = false, may_stay_partial = true, ok = true;
     *node = (struct meta_node){.t = t, .n = b->n};
@@ -142,7 +144,8 @@ static void want_whole(struct meta_node *node) {
 
 // Returns the destination of a node that writes into a view.
 // If the result has the state of the view, the destination is in the root's parts.
-// Otherwise the destination is a complete copy of the root. *is_copy: update the parts from the copy afterwards.
+// Otherwise the destination is a view of the complete root. If the complete root is a copy, sets *is_copy to true; the caller
+// then updates the parts from the copy after the node.
 static struct meta_version out_in_place(
     struct meta_builder *b, const struct ggml_tensor *t, struct meta_node *node, bool *is_copy) {
     struct meta_row *row = meta_row_of(b, t);
@@ -158,8 +161,8 @@ static struct meta_version out_in_place(
     return meta_whole_view(b, t, whole);
 }
 
-// Returns the destination of a node that is not a view.
-// If the node's own memory has another state, the destination is temporary. *is_moved: move the result afterwards.
+// Returns the destination of a node that is not a view. If the node has its own memory in another state than `out`, the
+// destination is temporary, and *is_moved becomes true; the caller then moves the result to the node's memory after the node.
 static struct meta_version out_in_own_memory(
     struct meta_builder *b, const struct ggml_tensor *t, const meta_state *out, bool *is_moved) {
     struct meta_row *row = meta_row_of(b, t);
@@ -175,8 +178,8 @@ static struct meta_version out_in_own_memory(
     return meta_native(b, t);
 }
 
-// Some ops update their sources, such as moments. If the op updated a complete copy, the parts are updated from the copy.
-// If the op updated the parts, the complete copy becomes invalid.
+// Some ops update their sources, for example an optimiser step updates the moments. If the op updated a complete copy of a
+// source, the parts are updated from the copy. If the op updated the parts, the complete copy becomes invalid.
 static void write_back(struct meta_builder *b, const struct ggml_tensor *t, const struct meta_version *srcs) {
     const struct berth_op_info *info = berth_op_info(t->op);
     for (int k = 0; k < GGML_MAX_SRC; k++) {

@@ -53,7 +53,7 @@ static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml
     return most;
 }
 
-// Its addresses cannot be dereferenced, even if the devices are in host memory.
+// Addresses of a composite buffer cannot be dereferenced, even if all its devices use host memory.
 static bool buft_is_host(ggml_backend_buffer_type_t buft) {
     (void) buft;
     return false;
@@ -131,8 +131,8 @@ static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
     return common;
 }
 
-// A device would take a composite buffer for memory of another device. So the devices are asked about a copy of the op whose
-// tensors have no buffers.
+// Asks each device about a copy of the op whose tensors have no buffers. A device would take a composite buffer for memory of
+// another device and reject the op.
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     const struct meta_device *device = device_of(dev);
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// layout.c: the memory of a graph, planned for each device separately. All devices share one range of addresses.
+// layout.c: the memory of a graph, planned for each device separately. A layout is the result: one range of addresses that all
+// devices share, and for each item and device a slot (offset and size in the device's buffer).
 // Addresses are never reused, so an address identifies a layout and an item. Invariants:
 //
 //   base <= starts[i] < starts[i + 1] < end, for every layout; no two layouts of the process overlap
@@ -15,7 +16,7 @@
 #include <stdatomic.h>
 
 #define SPACE ((size_t) 1 << 59)         // number of addresses
-#define OLD_SLOTS_MAX ((size_t) 1 << 18) // limit of slots in a buffer's layouts without plan
+#define OLD_SLOTS_MAX ((size_t) 1 << 18) // limit on the slots of all layouts of a buffer whose plans were dropped
 
 // ---- new ----
 
@@ -27,7 +28,7 @@ static void layout_drop(struct meta_layout *l) {
     }
 }
 
-// Returns false if the address space is exhausted.
+// Takes a range of addresses and gives each item its offset. Returns false if the address space is exhausted.
 static bool addresses_take(struct meta_layout *l, const struct lifetimes *lives, int pool, uint64_t *offsets) {
     static atomic_size_t next = 1 << 20;
     size_t at = 0, k = 0;
@@ -60,7 +61,8 @@ static bool is_same(const struct berth_plan_item *a, const struct berth_plan_ite
     return i == n;
 }
 
-// items: [2 * n_items], those of device j - 1 and of device j. If both are equal, the plan of device j - 1 is copied.
+// Plans the items on device j. items: [2 * n_items] scratch for the items of devices j - 1 and j. If the items of both devices
+// are equal, the plan of device j - 1 is copied.
 static enum ggml_status plan_device(
     struct meta_layout *l, const struct meta_sizing *s, int j, struct berth_plan_item *items, uint64_t *offsets) {
     const size_t n = l->n_items, align = ggml_backend_buft_get_alignment(ggml_backend_dev_buffer_type(s->device->parts[j]));
@@ -163,7 +165,7 @@ static struct meta_layout *layout_of(struct berth_layout *layout) {
     return (struct meta_layout *) layout;
 }
 
-// The layout's addresses become invalid. in: buffer of the layout, or NULL.
+// Frees the layout; its addresses become invalid. in: the buffer of the layout, or NULL.
 static void layout_free(struct meta_layout *l, struct meta_buffer *in) {
     if (in != NULL) {
         meta_buffer_forget(in, l->head.base, l->end);
@@ -200,7 +202,7 @@ void meta_layout_free(struct berth_layout *layout) {
         }
         *at = l->next;
     }
-    // A layout with separate memory is not kept: if its graph is not computed again, the memory would stay allocated.
+    // A layout with separate memory is not kept, because the memory would stay allocated even if its graph never runs again.
     if (in == NULL || l->n_separate > 0) {
         layout_free(l, in);
         return;
@@ -238,8 +240,8 @@ static ggml_backend_buffer_t part_new(const struct meta_buffer *mb, int j, size_
     return part;
 }
 
-// If old and new memory do not fit together, the old memory is freed first.
-// If the allocation still fails, memory of the old size is allocated.
+// Replaces the memory of device j by `size` bytes. If memory does not suffice for the old and the new buffer at the same time,
+// the old buffer is freed first. If the allocation still fails, a buffer of the old size is allocated.
 static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
     const size_t before = ggml_backend_buffer_get_size(mb->parts[j]);
     ggml_backend_buffer_t fresh = part_new(mb, j, size);
@@ -289,7 +291,7 @@ bool meta_layout_ensure_memory(ggml_backend_buffer_t buffer, struct berth_layout
     return ok;
 }
 
-// Layouts with a plan come first, then old layouts.
+// layout_first and layout_next iterate over all layouts of a buffer: first the layouts with a plan, then the old layouts.
 static struct meta_layout *layout_first(const struct meta_buffer *mb) {
     return mb->layouts != NULL ? mb->layouts : mb->old;
 }

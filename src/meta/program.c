@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// program.c: the memory of programs, and the check whether a program belongs to a graph.
+// program.c: makes programs (the steps by which the devices compute a graph, see program.h), plans their memory, and checks
+// whether a program belongs to a graph.
 
 #include "meta/build.h"
 
@@ -187,13 +188,14 @@ static bool count_uses(struct meta_program *p, int j) {
 
 // ---- programs ----
 
-static bool is_ours(void *user, const struct ggml_tensor *t) {
+// A program allocates no memory of the graph's tensors, so all their memory counts as the caller's.
+static bool owns_no_memory(void *user, const struct ggml_tensor *t) {
     (void) user;
     (void) t;
     return false;
 }
 
-static const struct record_rules no_rules = {.is_ours = is_ours};
+static const struct record_rules no_rules = {.is_ours = owns_no_memory};
 
 static enum ggml_status program_prepare(struct meta_builder *b, const struct meta_plan_cache *plan_cache) {
     enum ggml_status status = meta_build(b);
@@ -241,7 +243,8 @@ enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backe
     enum ggml_status status;
     bool has_grown;
     p->n_grown = 0;
-    do { // the loop ends, because the memory of each part of a root grows at most once
+    do { // if meta_build had to enlarge the memory of a root (has_grown), the addresses have changed, and the program is rebuilt.
+         // The loop ends, because the memory of a root grows at most once on each device
         struct meta_builder b = {.backends = backends, .n = n, .p = p};
         status = program_begin(p, n, graph);
         b.rows = p->rows;
@@ -348,7 +351,7 @@ static bool row_record_state(const struct meta_program *p, int32_t r) {
     return meta_root_record(t, p->seen[r].after);
 }
 
-// The order is that of the writes: inputs, then nodes.
+// Records the states of inputs before the states of nodes, because nodes run later and may have reused the memory of inputs.
 bool meta_program_record(struct meta_program *p) {
     bool ok = true;
     if (are_states_recorded(p)) {

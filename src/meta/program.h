@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // program.h: a program is a list of steps that compute one graph on several devices.
-// In a step, each device computes a sequence of nodes, or the devices exchange data. All tensors and states are in one arena.
-// Temporary tensors are complete copies, slices that are not views, and operands of sums. Their memory is planned per device.
-// All programs of a backend share one scratch buffer per device, because only one program runs at a time.
+// In a step, each device computes a sequence of nodes, or the devices exchange data. All tensors and states of a program are in
+// one arena. A temporary tensor is a complete copy of a split tensor, a slice that is not a view, or an operand of a sum. The
+// memory of temporary tensors is planned per device. All programs of a backend share one scratch buffer per device, because only
+// one program runs at a time.
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -27,15 +28,17 @@ struct meta_step {
     struct ggml_cgraph *graphs;   // [n] graphs of adds
 };
 
+// A temporary tensor.
 struct meta_temp {
     struct ggml_tensor *parts; // [n] one per device
     int64_t first, last;       // first and last time of use, on the builder's clock
 };
 
+// A node that cannot be computed on split sources.
 struct meta_cost {
     enum ggml_op op;
     char name[GGML_MAX_NAME];
-    int64_t n_bytes; // bytes that each run moves between devices to make its sources complete
+    int64_t n_bytes; // bytes that each run moves between devices to make the node's sources complete
 };
 
 struct meta_arena {
@@ -44,9 +47,10 @@ struct meta_arena {
     size_t taken; // bytes taken from all blocks since the last reset
 };
 
+// What the program assumes about one tensor of its graph. meta_program_matches checks the assumptions before a run.
 struct meta_seen {
-    void *data;
-    uint64_t buffer_id;
+    void *data;                       // address of the tensor
+    uint64_t buffer_id;               // meta_buffer.id of its buffer; 0: not a buffer of a composite device
     const meta_state *before, *after; // of a root: states before and after a run
 };
 
@@ -63,15 +67,15 @@ struct meta_program {
     bool is_made; // false: the program is empty, with reserved capacities
     struct record rec;
     struct meta_seen *seen; // [rec.n_rows]
-    struct meta_row *rows;  // [rec.n_rows + 1] used only while the program is made
+    struct meta_row *rows;  // [rec.n_rows + 1] state of the builder (build.h), used only while the program is made
     size_t seen_cap, rows_cap;
     struct meta_arena arena;
     struct meta_step *steps;
     size_t n_steps, steps_cap;
     struct ggml_tensor **nodes[META_MAX];
     size_t n_nodes[META_MAX], nodes_cap[META_MAX];
-    struct ggml_hash_set tensors[META_MAX];
-    int32_t *use_counts[META_MAX];
+    struct ggml_hash_set tensors[META_MAX]; // per device: its nodes and their sources
+    int32_t *use_counts[META_MAX];          // per slot of tensors: number of readers, for backends that fuse ops
     uint64_t uid[META_MAX];
     struct meta_temp *temps;
     size_t n_temps, temps_cap;
@@ -88,7 +92,7 @@ struct meta_program {
     struct meta_cost *costs;
     size_t n_costs, costs_cap;
     int64_t n_sums, summed_size, redistributed_size; // per run
-    int64_t n_grown;                                 // rebuilds because memory of roots grew
+    int64_t n_grown;                                 // number of rebuilds, each because the memory of a root had to grow
     uint64_t id, last_use;
 };
 
@@ -100,14 +104,17 @@ struct meta_plan_cache {
     struct meta_cached_plan *list; // the newest first
 };
 
-// p is zeroed, or the program of another graph, whose memory is reused.
+// Makes the program of the graph. On entry, p is zeroed or the program of another graph, whose memory is reused.
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
     struct meta_scratch *scratch, const struct meta_plan_cache *plan_cache) BERTH_MUST_USE;
-// Reserves the capacities of `like`: rows, steps, temporary tensors, nodes and arena. Returns false if out of memory.
+// Empties p and reserves the capacities of `like` for all its arrays: rows, steps, temporary tensors, nodes and arena. Returns
+// false if out of memory.
 bool meta_program_reserve_rows(struct meta_program *p, const struct meta_program *like) BERTH_MUST_USE;
 struct ggml_cgraph meta_step_graph(struct meta_program *program, const struct meta_step *step, int j);
 void meta_program_free(struct meta_program *program);
+// Returns true if the program can run the graph: the record matches, and addresses, buffers and states are as in `seen`.
 bool meta_program_matches(struct meta_program *program, const struct ggml_cgraph *graph);
+// Stores the states that the roots have after a run in their buffers. Returns false if out of memory.
 bool meta_program_record(struct meta_program *program) BERTH_MUST_USE;
 
 // ---- reserve.c ----
@@ -131,8 +138,8 @@ struct meta_comm {
     void *ctx;
     void (*free)(void *ctx);
     bool (*allreduce)(void *ctx, struct ggml_tensor **tensors);
-    // Allreduce as two functions, or NULL. ask sends the request to the asynchronous devices.
-    // If the devices cannot do the sum, ask sends nothing and returns false. join adds the part of the synchronous device.
+    // Allreduce as two functions; NULL: not offered. ask sends the request to the asynchronous devices. If the devices cannot do
+    // the sum, ask sends nothing and returns false. join adds the part of the synchronous device.
     bool (*ask)(void *ctx, struct ggml_tensor **tensors);
     bool (*join)(void *ctx, struct ggml_tensor **tensors);
 };
@@ -149,23 +156,24 @@ enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *prog
 struct meta_node {
     const struct ggml_tensor *t;
     int n;                                // number of devices
-    const meta_state *have[GGML_MAX_SRC]; // NULL: no such source
+    const meta_state *have[GGML_MAX_SRC]; // current states of the sources; NULL: no such source
     const meta_state *want[GGML_MAX_SRC]; // states to which the sources must be converted
-    meta_state out;
-    meta_state made[4]; // storage for states in want
+    meta_state out;                       // state of the result
+    meta_state made[4];                   // storage for states in want
     int n_made;
 };
 
-// Requires that all sources are mirrored or split. Returns false if no split is possible; want and out are then mirrored.
+// Sets want and out. Requires that all sources are mirrored or split. Returns false if the op cannot be computed on split
+// sources; want and out are then mirrored.
 bool meta_rule(struct meta_node *node);
-// Requires partial sources. Returns true if each device can compute the op on its terms. The result is then partial.
+// Requires partial sources. Returns true if each device can compute the op on its terms of the sums. The result is then partial.
 bool meta_rule_sum(struct meta_node *node);
 
 // ---- sizes of the items of a plan on each device (sizing.c) ----
 
 struct meta_sizing {
     const struct meta_device *device;
-    struct record *rec; // of the graph; rows refer to the items
+    struct record *rec; // record of the graph; its rows refer to the items of `lives`
     const struct lifetimes *lives;
     const struct berth_layout_params *params;
     uint64_t *sizes; // [n * n_items] zeroed on entry: bytes of item i on device j at j * n_items + i

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// reserve.c: reserves a graph, so that computing it allocates no memory.
-// The reservation also covers graphs with the same nodes and edges in which no tensor is larger.
+// reserve.c: reserves a graph, so that computing the graph later allocates no memory.
+// The reservation is also valid for graphs with the same nodes and edges in which no tensor is larger.
 
 #include "meta/program.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // rule.c: the split rules of the op table (optable.h, `split` and `partial_rule`).
-// A rule gives the states of sources with which each device computes its part alone, and the state of the result.
-// An op without a rule gets mirrored sources. A rule does not access memory.
+// A rule decides which states the sources must have (node->want), so that each device computes its part without data from other
+// devices. It also decides the state of the result (node->out). An op without a rule gets mirrored sources. A rule does not
+// access the memory of tensors.
 
 #include "meta/program.h"
 
@@ -25,7 +26,7 @@ static const meta_state *first_split_on(const struct meta_node *node, int axis) 
     return is_split_on(node, 1, axis) ? node->have[1] : NULL;
 }
 
-// Returns NULL if a count times num / den is not an integer.
+// Returns state s along another axis, with every count multiplied by num / den. Returns NULL if a result is not an integer.
 static const meta_state *state_scale(struct meta_node *node, const meta_state *s, int axis, int64_t num, int64_t den) {
     meta_state *m = &node->made[node->n_made];
     return meta_scaled(s, node->n, axis, num, den, m) ? (node->n_made++, m) : NULL;
@@ -39,7 +40,8 @@ static bool out_set(struct meta_node *node, const meta_state *out) {
     return true;
 }
 
-// A broadcast source must be complete. Other sources must have the state s. Returns false if the extents do not match.
+// Requires state s for source k, or the complete source if it is broadcast along the split axis. Returns false if the extents do
+// not match.
 static bool source_follow(struct meta_node *node, int k, const meta_state *s) {
     const struct ggml_tensor *src = node->t->src[k];
     if (src == NULL) {
@@ -72,8 +74,8 @@ static bool rule_add_id(struct meta_node *node) {
     return lead != NULL && out_set(node, lead);
 }
 
-// If one source holds both factors in each row, its state is one segment with two repetitions.
-// Then each device has the same share of both factors.
+// If one source holds both factors in each row, its state must be one segment with two repetitions, so that each device has the
+// same share of both factors.
 static bool rule_glu(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     if (node->t->src[1] != NULL) {
@@ -122,7 +124,7 @@ static bool rule_rope(struct meta_node *node) {
     return (s->axis == 1 || s->axis == 3) && out_set(node, s);
 }
 
-// The op does nothing along the split axis.
+// For ops that keep the extent of the split axis.
 static bool rule_keep(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     node->want[0] = s;
@@ -131,7 +133,7 @@ static bool rule_keep(struct meta_node *node) {
 
 // ---- products ----
 
-// The split axis is the one that the product sums over, so the result is partial.
+// The product sums over the split axis, so the result is partial.
 static bool product_sum(struct meta_node *node, const meta_state *s) {
     node->want[0] = node->want[1] = s;
     for (int k = 0; k < 2; k++) {
@@ -212,7 +214,8 @@ static struct ggml_tensor dense_of(const struct ggml_tensor *t) {
     return d;
 }
 
-// Both shapes are contiguous. Returns NULL if no state describes the result.
+// Returns the state of `to`, which has the elements of `from` (state s) in another shape. Both shapes are contiguous. Returns
+// NULL if no state describes `to`.
 static const meta_state *state_reshape(
     struct meta_node *node, const meta_state *s, const struct ggml_tensor *from, const struct ggml_tensor *to) {
     const struct ggml_tensor a = dense_of(from), b = dense_of(to);

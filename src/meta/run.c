@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // run.c: runs a program with one thread per device (the crew). The caller's thread serves the first device.
-// All threads meet at a gate (a barrier) before a phase that needs results of other devices.
-// A device is synchronous if its compute call returns only when the work is done.
-// If at most one device is synchronous, the caller's thread does everything.
-// If a registry offers sums as ask and join (program.h), the caller's thread issues up to N_AHEAD steps ahead.
+// A step of a program consists of phases. All threads meet at a gate (a barrier) before a phase that needs results of other
+// devices.
+// A device is synchronous if its compute call returns only when the work is done. If at most one device is synchronous, the
+// caller's thread does the work of all devices. If a registry then offers sums as ask and join (program.h), the caller's thread
+// sends up to N_AHEAD steps to the asynchronous devices before it runs the first of them on the synchronous device.
 // Rules:
-//
-//   A gate opens when all threads have arrived. If one of them has failed before, all threads then end the run.
-//   Between two gates a thread writes only to its own device, and reads from other devices only data that no thread writes.
-//   An asynchronous device does its work in order. It is waited for before others access its memory.
+// - A gate opens when all threads have arrived. If one of them has failed before, all threads then end the run.
+// - Between two gates a thread writes only to its own device, and reads from other devices only data that no thread writes.
+// - An asynchronous device does its work in order. The crew waits for the device before other devices access its memory.
 
 #include "meta/program.h"
 
@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-#define N_AHEAD 4 // number of steps that are issued ahead; a run that fails must still complete them
+#define N_AHEAD 4 // number of steps that are sent ahead; if a run fails, these steps must still be completed
 
 struct worker {
     struct meta_crew *crew;
@@ -79,7 +79,7 @@ static bool crew_gate(struct meta_crew *crew) {
 
 typedef void (*phase_run)(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j);
 
-// Also collects the device's failures.
+// Waits for the device and collects its failure.
 static void part_wait(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     (void) p;
     (void) step;
@@ -139,7 +139,7 @@ static bool stage_piece(const struct meta_piece *p, void *user) {
     return true;
 }
 
-// The sum is in the staging memory.
+// Adds the parts of a partial tensor. The sum is then in the staging memory.
 static void stage_sum(const struct meta_step *step, struct meta_program *p) {
     const size_t size = ggml_nbytes(step->shape), count = size / sizeof(float);
     float *sum = (float *) (void *) p->stage, *one = sum + count;
@@ -193,7 +193,8 @@ static void sum_by_registry(struct meta_crew *crew, struct meta_program *p, cons
     }
 }
 
-// A sum without a registry function: reduce-scatter (shares_take, shares_add), then all-gather (shares_collect).
+// If no registry offers a function, the devices sum in three phases: reduce-scatter (shares_take, shares_add), then all-gather
+// (shares_collect).
 static void shares_take(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     const int n = crew->n;
     (void) p;
@@ -228,7 +229,8 @@ static void step_skip(struct meta_crew *crew, struct meta_program *p, const stru
     (void) j;
 }
 
-// has_gate: all threads meet at a gate first. ends_summed: the step ends before this phase if is_summed.
+// A phase of a step. has_gate: all threads meet at a gate before the phase. ends_summed: if allreduce has already done the sum
+// (crew.is_summed), the step ends before this phase.
 struct phase {
     phase_run run;
     bool has_gate, ends_summed;
@@ -268,7 +270,7 @@ static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
     part_wait(crew, p, NULL, j);
 }
 
-// Asynchronous devices get their work before the synchronous device.
+// Runs all phases of a step on the caller's thread. Asynchronous devices get their work before the synchronous device.
 static void run_step(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     for (const struct phase *phase = phases_of(crew, step); phase->run != NULL; phase++) {
         if (crew->status != GGML_STATUS_SUCCESS || (phase->ends_summed && crew->is_summed)) {
@@ -290,7 +292,7 @@ static void run_nodes_of(struct meta_crew *crew, struct meta_program *p, const s
     }
 }
 
-// If the step cannot be issued ahead, issues nothing and returns false.
+// Sends the step to the asynchronous devices. If the step cannot be sent ahead, sends nothing and returns false.
 static bool step_issue(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_COMPUTE) {
         run_nodes_of(crew, p, step, true);
@@ -303,7 +305,8 @@ static bool step_issue(struct meta_crew *crew, struct meta_program *p, const str
     return true;
 }
 
-// A sum is joined even after a failure, because the other devices wait for it.
+// Runs the synchronous device's share of a step that step_issue has sent. A sum is joined even after a failure, because the other
+// devices wait for it.
 static void step_run_own(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
     if (step->kind == META_SUM && !comm_call(crew, step, crew->comm.join)) {
         crew_fail(crew, GGML_STATUS_FAILED);
@@ -312,7 +315,8 @@ static void step_run_own(struct meta_crew *crew, struct meta_program *p, const s
     }
 }
 
-// Stops at a step that cannot be issued ahead. Returns the index of the first step that was not run.
+// Runs steps from index `at` on, up to the first step that cannot be sent ahead. Returns the index of the first step that was not
+// run.
 static size_t run_ahead(struct meta_crew *crew, struct meta_program *p, size_t at) {
     size_t n_issued = at;
     bool can_issue = true;

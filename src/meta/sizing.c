@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // sizing.c: computes the size of each item of a graph's plan on each device before any memory exists.
-// It builds the steps of the graph (build.c) without addresses. Each part enlarges its item, if necessary.
+// It builds the steps of the graph (build.c) without addresses. The size of an item on a device is the largest size of the parts
+// that use the item there.
 
 #include "meta/program.h"
 
@@ -44,7 +45,8 @@ static bool is_computed(const struct meta_sizing *s, int32_t row) {
     return row < s->rec->n_nodes && is_of_pool(s, row) && t->view_src == NULL && meta_computes(t);
 }
 
-// Tensors that exist before the graph runs, or that are never computed, are complete on every device.
+// Enlarges the items of tensors that exist before the graph runs, or that are never computed. Such tensors are complete on every
+// device.
 static void whole_rows(struct meta_sizing *s) {
     for (int32_t r = 0; r < s->rec->n_all; r++) {
         const int32_t item = s->lives->rows[r].item;

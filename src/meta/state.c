@@ -4,11 +4,13 @@
 // The split axis consists of segments. Each segment is repeated nr times. Each repetition is divided among the devices in order.
 // Example: two repetitions of 6 elements on two devices give device 0 the elements 0-2 and 6-8.
 //
-// Terms:
-//   position: one index of the axis with all inner dimensions (axis 0: a block); never divided
-//   period: the complete axis with all inner dimensions; the bytes of a root are a sequence of periods
-//   carrier: the dimension of a view that runs along the axis; the view is split along it
+// Terms (n is the number of devices, j the index of a device):
+// - A position is the data at one index of the split axis: all elements of the dimensions inside the axis. Along axis 0, a
+//   position is one block of the type. A position belongs to one device.
+// - A period is the data of all positions. The bytes of a root are a sequence of periods, one per index of the outer dimensions.
+// - The carrier is the dimension of a view that runs along the split axis. The view is split along its carrier.
 // At most one dimension is a carrier. Each other dimension stays inside a position or counts complete periods.
+// Example: if a root of 8 x 6 x 4 f32 is split along axis 1, a position has 32 bytes, and a period has 6 positions (192 bytes).
 
 #include "meta/meta.h"
 
@@ -114,7 +116,7 @@ static int64_t units_of(const struct ggml_tensor *t, int d) {
     return d == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[d];
 }
 
-// The position of a view relative to the periods of its root.
+// Where a view is, relative to the positions and periods of its root.
 struct layout {
     size_t unit, period; // unit: bytes of a position; period: bytes of a period
     int64_t n_pos;       // number of positions of the axis
@@ -131,7 +133,8 @@ static bool is_outer(const struct layout *l, size_t stride) {
     return stride % l->period == 0;
 }
 
-// Returns -1 if every dimension stays inside a position or counts complete periods.
+// Returns the dimension of the view that is the carrier. Returns -1 if every dimension stays inside a position or counts complete
+// periods.
 static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     int carrier = -1;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -144,7 +147,8 @@ static int find_carrier(const struct layout *l, const struct ggml_tensor *t) {
     return carrier;
 }
 
-// Returns the bytes of one element of the carrier, with the dimensions that stay inside a position.
+// Returns the number of bytes from the first to the last byte of the view at one index of the carrier, without the dimensions
+// that count periods.
 static size_t span_within(const struct layout *l, const struct ggml_tensor *t) {
     size_t span = ggml_type_size(t->type);
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
@@ -201,7 +205,8 @@ static bool read_layout(
     return true;
 }
 
-// Counts carrier elements in positions [from, to). Returns -1 if a border divides an element. end: last carrier position + 1.
+// Returns the number of carrier elements in positions [from, to). Returns -1 if `from` or `to` is inside an element. end: the
+// position after the last one of the carrier.
 static int64_t layout_count(const struct layout *l, int64_t from, int64_t to, int64_t end) {
     if (l->step == 0) {
         return (to - from) * l->per;
@@ -286,7 +291,7 @@ static int64_t count_before(const meta_state *s, int n, int j, int64_t block, in
     return mine;
 }
 
-size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, const meta_state *as,
+size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, const meta_state *t_state,
     int n, int j, struct ggml_tensor *part) {
     memcpy(part->ne, t->ne, sizeof part->ne);
     memcpy(part->nb, t->nb, sizeof part->nb);
@@ -298,9 +303,9 @@ size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const
     const int64_t block = a == 0 ? ggml_blck_size(root->type) : 1;
     const size_t unit = root->nb[a], period = unit * (size_t) (root->ne[a] / block);
     const size_t part_len = unit * (size_t) (meta_len(s, n, j) / block);
-    part->ne[as->axis] = meta_len(as, n, j);
+    part->ne[t_state->axis] = meta_len(as, n, j);
     for (int d = 0; d < GGML_MAX_DIMS && period > 0; d++) {
-        if (t->nb[d] % period == 0 && (t == root ? d > a : d != (int) as->axis)) {
+        if (t->nb[d] % period == 0 && (t == root ? d > a : d != (int) t_state->axis)) {
             part->nb[d] = t->nb[d] / period * part_len;
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // version.c: creates versions of tensors, and the steps that convert one version to another.
-// Version: the parts of a tensor in one state: in planned memory (native), as a complete copy, or as slices.
+// A version of a tensor is its parts in one state: the parts in planned memory (native), a complete copy, or slices.
 
 #include "meta/build.h"
 
@@ -89,7 +89,7 @@ struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tens
     return v;
 }
 
-// If root has no address yet, part gets its address later.
+// Makes `part` a view of `root`. If root is temporary (is_temp), it has no address yet; plan_temps then sets the address of part.
 static void view_of(struct meta_builder *b, struct ggml_tensor *part, struct ggml_tensor *root, size_t offset, bool is_temp) {
     struct meta_program *p = b->p;
     part->view_src = root;
@@ -107,7 +107,7 @@ static void view_of(struct meta_builder *b, struct ggml_tensor *part, struct ggm
 
 // ---- versions ----
 
-// state: the state of t that follows from root_state.
+// Returns the view t of the version `root`. state: the state of t that follows from root_state.
 static struct meta_version view_version(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version root,
     const meta_state *root_state, const meta_state *state) {
     struct meta_version v = {.parts = root.parts != NULL ? meta_parts_take(b) : NULL, .temp = root.temp};
@@ -121,7 +121,7 @@ static struct meta_version view_version(struct meta_builder *b, const struct ggm
     return v;
 }
 
-// Memory that was planned for another state and is too small is enlarged.
+// Computes the part of the root on device j. If the memory was planned for another state and is too small, it is enlarged.
 static bool root_part(
     struct meta_builder *b, const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part) {
     if (b->sizing != NULL) {
@@ -188,7 +188,7 @@ static void share_view(
     view_of(b, view, part, (size_t) from * element, is_temp);
 }
 
-// Returns the first element of share i of n. Shares are multiples of 128 bytes: no two devices write to one cache line.
+// Returns the first element of share i of n. Shares are multiples of 128 bytes, so that no two devices write to one cache line.
 static int64_t share_start(int64_t ne, int n, int i) {
     const int64_t each = ((ne + n - 1) / n + 31) / 32 * 32, at = each * i;
     return min_i64(at, ne);
@@ -274,8 +274,8 @@ static struct meta_version whole_of(struct meta_builder *b, const struct ggml_te
     return t->view_src == NULL ? root : view_version(b, t, root, &meta_mirrored, &meta_mirrored);
 }
 
-// Returns true if the roots of x and y share memory. Then equal elements of their parts need not be at equal addresses, so a
-// slice of x must not be read while y is written.
+// Returns true if the roots of x and y share memory. Then a slice of x must not be read while y is written, because the same
+// element may have different addresses in the slice and in y.
 static bool shares_memory(const struct meta_builder *b, const struct ggml_tensor *x, const struct ggml_tensor *y) {
     const struct ggml_tensor *a = meta_root(x), *c = meta_root(y);
     const int32_t item = b->sizing != NULL ? meta_sizing_item(b->sizing, a) : -1;
@@ -286,7 +286,8 @@ static bool shares_memory(const struct meta_builder *b, const struct ggml_tensor
     return a->buffer == c->buffer && !meta_is_own(b, a) && at < other + ggml_nbytes(c) && other < at + ggml_nbytes(a);
 }
 
-// Returns views if the slices are views and do not share memory with the node. Otherwise returns a temporary copy.
+// Returns source t of the node, sliced to state s. If the slices can be views of the complete tensor and share no memory with the
+// node, they are views. Otherwise they are a temporary copy.
 static struct meta_version source_slice(
     struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s, const struct ggml_tensor *node) {
     const struct meta_version whole = whole_of(b, t);
