@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // backend.c: the backend of a device on another rank. Commands are sent without waiting for the rank.
-// synchronize waits for the rank and reports failures. A failure that it cannot report is reported by the next compute.
-// A graph is sent as bytes. If the rank has a graph with equal bytes, only its number is sent.
+// synchronize waits for the rank and reports failures. ggml's own base library has no function for such reports; with it, the
+// next compute reports the failure. A graph is sent as bytes. If the rank already has a graph with equal bytes, only its number
+// is sent.
 
 #include "mpi/remote.h"
 
@@ -12,6 +13,7 @@
 
 static ggml_guid mpi_guid = {0xb1, 0x27, 0x3e, 0x5c, 0x90, 0x44, 0x4f, 0x0e, 0x8d, 0x1b, 0x62, 0x65, 0x72, 0x74, 0x68, 0x03};
 
+// A read that has been requested. Its bytes arrive with the answer to the ticket.
 struct pending {
     uint32_t ticket;
     void *data;
@@ -82,7 +84,8 @@ static void backend_get(ggml_backend_t backend, const struct ggml_tensor *tensor
     b->end = &p->next;
 }
 
-// Copies between ranks, or from host memory of the CPU backend. The CPU backend computes synchronously.
+// Copies between ranks, or from host memory of the CPU backend. A copy from the CPU backend needs no wait, because the CPU
+// backend computes synchronously.
 static bool backend_copy(ggml_backend_t from, ggml_backend_t to, const struct ggml_tensor *src, struct ggml_tensor *dst) {
     if (!mpi_backend_is(to)) {
         return false;
@@ -150,7 +153,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     return status;
 }
 
-// ---- events: a rank executes all its commands in order, so a wait needs a message only between two ranks ----
+// ---- events: a rank executes all its commands in order, so only a wait between two different ranks needs a message ----
 
 struct event {
     struct mpi_remote *recorded; // NULL: not recorded yet

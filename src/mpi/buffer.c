@@ -31,8 +31,8 @@ static bool id_take(struct mpi_remote *r, uint32_t *number) {
     return ok;
 }
 
-// When a worker frees a buffer, the worker forgets all graphs.
-// So the lock is held while the graph cache is cleared: no thread can run a forgotten graph.
+// Frees the buffer at the worker. The worker then forgets all its graphs, so the graph cache is cleared too. The lock is held
+// during both, so that no thread can run a forgotten graph in between.
 static void id_give_back(struct mpi_remote *r, uint32_t number, bool had_memory) {
     pthread_mutex_lock(&r->lock);
     if (had_memory && !mpi_queue_is_lost(r->queue, r->rank)) {
@@ -128,7 +128,8 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
     mpi_buffer_write(&to, data, size, buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 }
 
-// buffer_set_2d combines adjacent pieces up to this number of bytes. Separate pieces are too short for the cache.
+// buffer_set_2d combines adjacent pieces up to this number of bytes, because single pieces may be too short for the worker's
+// cache.
 #define COMBINED_SIZE ((size_t) 4 << 20)
 
 static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
@@ -205,7 +206,7 @@ static const char *buft_name(ggml_backend_buffer_type_t buft) {
     return ((struct mpi_device *) buft->context)->name;
 }
 
-// On failure, sets an error.
+// Allocates the memory at the worker. On failure returns false with an error.
 static bool memory_take(struct mpi_device *d, uint32_t number, size_t size) {
     const uint32_t ticket = mpi_remote_ticket(d->remote);
     struct mpi_queue_item *item =

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// comm.c: sums of a tensor over devices of several ranks. Each rank adds its part to the parts of the other ranks (sum.c).
-// At most one of the devices belongs to this rank, and its memory must be host memory. If no device belongs to this rank, no data
-// passes through this rank.
+// comm.c: sums of a tensor over devices of several ranks. The ranks of the devices form a group, which computes the sum (sum.c).
+// At most one of the devices belongs to this rank, and the memory of this device must be host memory. If no device belongs to
+// this rank, no data passes through this rank.
 
 #include "mpi/message_queue.h"
 #include "mpi/remote.h"
 
 struct comm {
-    uint32_t number;              // number of the group in commands; group.number is the serial number
+    uint32_t number;              // number of the group in commands to workers; group.number is the serial number of its parts
     struct mpi_group group;       // me -1: none of the devices belongs to this rank
     struct mpi_device *devices[]; // [group.n] NULL: device of this rank
 };
 
-// Group numbers are reused, because a rank's table of groups is as long as the largest number.
-// Parts also carry a unique serial number, so that messages of a failed sum are not taken for another group.
+// Group numbers are reused, because a worker's table of groups is as long as the largest number. Parts instead carry a serial
+// number that is never reused, so that messages of a failed sum are not taken for messages of another group.
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_id_pool numbers;
 static uint32_t n_serials; // last serial number given out; 0 is the serial number of mpi_world.programs
@@ -60,7 +60,8 @@ static bool is_host(ggml_backend_t backend) {
     return backend != NULL && backend->device != NULL && ggml_backend_buft_is_host(ggml_backend_dev_buffer_type(backend->device));
 }
 
-// Two devices of one rank cannot wait for each other.
+// Returns true if the backends can form a group. Each must belong to a different rank, because two devices of one rank cannot
+// wait for each other.
 static bool can_join(ggml_backend_t *backends, size_t n) {
     bool ok = backends != NULL && n > 0 && n <= INT32_MAX, has_other = false;
     for (size_t i = 0; ok && i < n; i++) {
@@ -126,13 +127,13 @@ static bool can_sum(const struct comm *c, struct ggml_tensor **tensors) {
     return ok;
 }
 
-// A part that no device has computed counts as 0.
+// Returns true if the part was not computed; such a part counts as 0.
 static bool is_zero(const struct ggml_tensor *t) {
     return (t->flags & GGML_TENSOR_FLAG_COMPUTE) == 0;
 }
 
-// On failure the caller must not retry: other ranks may already have replaced their part by the sum.
-// The stored error makes the next compute or synchronize of each rank fail.
+// Adds this rank's part. On failure the caller must not retry, because other ranks may already have replaced their parts by the
+// sum. A failure is stored for each rank, so that its next compute or synchronize fails.
 static bool sum_here(struct comm *c, struct ggml_tensor *t) {
     if (is_zero(t)) {
         memset(t->data, 0, ggml_nbytes(t));

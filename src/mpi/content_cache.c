@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// content_cache.c: stores weights in a folder, so that a program sends them only once. The file name is the hash of the bytes.
-// Reading a file checks the hash; a damaged file counts as missing.
+// content_cache.c: stores weights in a folder of the worker, so that a program sends them only once. The name of a file is the
+// hash of its bytes. The hash is checked when a file is read; a damaged file counts as missing.
 
 #include "mpi/worker.h"
 

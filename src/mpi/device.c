@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: presents a device of another rank as a ggml device of type GPU, because its memory is accessed by copies.
-// Programs place layers on GPUs. The description names the actual device.
+// device.c: presents a device of another rank as a ggml device. Its type is GPU even if the actual device is a CPU, for two
+// reasons: its memory can be accessed only by copies, and programs place layers on GPUs. The description names the actual device.
 
 #include "mpi/remote.h"
 
@@ -61,9 +61,10 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
 
 // ---- cache of supports_op answers ----
 
+// The answer of a worker to MPI_ASK: whether the device supports an op, and how many bytes the result takes there.
 struct mpi_op_answer {
     uint64_t key[2]; // hash of the op and its sources without addresses; both 0: the entry is free
-    uint64_t size;
+    uint64_t size;   // bytes that the device allocates for the result of the op
     bool is_supported;
 };
 
@@ -75,10 +76,11 @@ static struct mpi_op_answer *answer_slot(struct mpi_op_answer *table, size_t n_c
     return &table[at];
 }
 
-// A long-running program may query ever new shapes. A table of this size is cleared when it is half full.
+// Largest number of entries in the table. A long-running program may query ever new shapes, so a table of this size is cleared
+// when it is half full.
 #define N_ANSWERS_CAP_MAX ((size_t) 1 << 17)
 
-// Returns false if out of memory. The query is then sent to the worker.
+// Makes room for one more answer. Returns false if out of memory; the answer is then not cached.
 static bool answers_grow(struct mpi_device *d) {
     if (2 * (d->n_answers + 1) <= d->n_answers_cap) {
         return true;

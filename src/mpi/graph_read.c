@@ -77,15 +77,15 @@ static bool memory_check(struct reading *r, const struct mpi_wire_tensor *w, str
     return fault <= BERTH_SPAN_EMPTY || reading_reject(r, "its bytes are not inside its buffer", fault);
 }
 
-// For i = 0, the number of blocks.
+// Returns the extent of axis i; for axis 0, in blocks.
 static size_t count_of(const struct ggml_tensor *t, int i) {
     return (size_t) (i == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[i]);
 }
 
 #define SHARED_MAX ((size_t) 1 << 30) // limit of bytes of a source with overlapping elements
 
-// Returns true if the sum of the elements' bytes is at most the span, or at most `overlap_max`.
-// With overlapping strides, a small span can have any number of elements.
+// Returns true if the bytes of all elements together are at most the span of t (so that the elements need not overlap), or at
+// most `overlap_max`. With overlapping strides, even a small span can have any number of elements.
 static bool has_separate_elements(const struct ggml_tensor *t, size_t overlap_max) {
     size_t size = ggml_type_size(t->type);
     bool has_wrapped = false;
@@ -132,8 +132,9 @@ static bool is_same_layout(const struct ggml_tensor *a, const struct ggml_tensor
     return is_same || (ggml_nelements(a) == ggml_nelements(b) && ggml_is_contiguous(a) && ggml_is_contiguous(b));
 }
 
-// Kernels assume that node and source share no memory, or that element i of both has the same address.
-// Only addresses in one buffer are compared: a device may use the same addresses in several buffers.
+// Kernels assume that a node and its source share no memory, or that element i of both has the same address. Returns true if
+// neither is the case. Only addresses in the same buffer are compared, because a device may use the same addresses in several
+// buffers.
 static bool overlaps_source(const struct ggml_tensor *node, const struct ggml_tensor *src) {
     const struct ggml_tensor *a = (uintptr_t) node->data <= (uintptr_t) src->data ? node : src, *b = a == node ? src : node;
     const size_t size = berth_span(a), b_size = berth_span(b), gap = (uintptr_t) b->data - (uintptr_t) a->data;

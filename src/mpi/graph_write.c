@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// graph_write.c: writes a graph as an array of tensors, each after its sources, in O(nodes) time.
-// A view is described by its address. Equal graphs give equal bytes.
+// graph_write.c: writes a graph as an array of tensors, each after its sources, in O(nodes) time. Every tensor is written with
+// its buffer and offset. So a view is written without its view_src, because the buffer and offset suffice. Equal graphs give
+// equal bytes.
 
 #include "mpi/wire.h"
 
@@ -32,7 +33,7 @@ static bool array_grow(void **p, size_t *n_cap, size_t n_min, size_t n_used, siz
     return true;
 }
 
-// The hash table is at most half full.
+// Empties the graph and reserves a hash table that is at most half full.
 static bool graph_reserve(struct mpi_wire_graph *g, int n_nodes) {
     const size_t n_most = (size_t) n_nodes * (1 + GGML_MAX_SRC);
     size_t n_keys = 64;
@@ -54,7 +55,8 @@ static bool graph_reserve(struct mpi_wire_graph *g, int n_nodes) {
     return true;
 }
 
-// *index receives the tensor's position + 1. struct mpi_wire_tensor has no implicit padding: equal tensors give equal bytes.
+// Adds a tensor unless it is already in the graph. *index receives the tensor's position + 1. struct mpi_wire_tensor has no
+// implicit padding, so equal tensors give equal bytes.
 static enum ggml_status tensor_add(
     struct mpi_wire_graph *g, const struct ggml_tensor *t, bool is_node, mpi_place_of place, const void *user, uint32_t *index) {
     const size_t slot = slot_of(g, t);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// load.c: the functions by which ggml loads the library at run time. Only the shared library has them.
-// Several backends linked into one program would define them twice.
+// load.c: the functions by which ggml loads the library at run time. Only the shared library has them, because several backends
+// that are linked into one program would define the same functions.
 
 #include "mpi/remote.h"
 

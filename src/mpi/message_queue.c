@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// message_queue.c: implements message_queue.h. There is one lock.
-// Every waiting thread polls the transport unless another thread is polling. So no thread depends on another for progress.
+// message_queue.c: implements message_queue.h. There is one lock. Every waiting thread polls the transport unless another thread
+// is polling, so messages also arrive if no other thread of the process runs.
 
 #include "mpi/message_queue.h"
 
@@ -16,7 +16,7 @@
 #define TIMEOUT_DEFAULT 10                   // seconds
 #define STALL_DEFAULT 60                     // seconds in one op
 #define UNSENT_MAX ((size_t) 1 << 20)        // a sender waits while more bytes to the rank are not sent yet
-#define RECEIVE_AHEAD_MAX ((size_t) 1 << 20) // limit of bytes received before a thread requests them
+#define RECEIVE_AHEAD_MAX ((size_t) 1 << 20) // limit on the bytes that are received before a thread requests them
 #define PID_CHECK_EVERY (MPI_SECOND / 20)    // interval between checks whether a process exists
 #define SPIN_FOR (MPI_SECOND / 5000)         // a waiting thread spins, then sleeps between polls
 #define SLEEP_FIRST 20000                    // nanoseconds; grows up to SLEEP_MAX
@@ -197,7 +197,8 @@ static void steps_update(struct mpi_queue *m, struct mpi_peer *p, const struct m
     }
 }
 
-// A later message of the rank could be mistaken for the lost one, so all later messages are dropped.
+// A message could not be received: the rank is lost. All later messages of the rank are dropped, because one of them could be
+// mistaken for the missing message.
 static void message_lose(struct mpi_queue *m, const struct mpi_message *message, const char *why) {
     m->peers[message->from].has_gap = true;
     if (why != NULL) {
@@ -207,7 +208,7 @@ static void message_lose(struct mpi_queue *m, const struct mpi_message *message,
     }
 }
 
-// Keep-alive messages, MPI_BYE and broken messages are not queued.
+// Processes a received message and puts it into the queue. Keep-alive messages, MPI_BYE and broken messages are not queued.
 static void message_accept(struct mpi_queue *m, struct mpi_message *message) {
     struct mpi_head head = {0};
     if (message->bytes == NULL && message->from >= 0 && message->from < m->transport.size) {
@@ -248,7 +249,8 @@ static void message_accept(struct mpi_queue *m, struct mpi_message *message) {
     m->traffic.received_data_size += head.kind == MPI_PART || head.kind == MPI_TENSOR ? message->size - sizeof head : 0;
 }
 
-// Called if this process has not received for a while. Keep-alive messages may be waiting in the transport.
+// Restarts all timeouts. Called if this process has not received for a while, because keep-alive messages may be waiting in the
+// transport.
 static void timeouts_reset(struct mpi_queue *m) {
     for (int i = 0; i < m->transport.size; i++) {
         m->peers[i].last_heard = m->polled;
@@ -256,8 +258,8 @@ static void timeouts_reset(struct mpi_queue *m) {
     }
 }
 
-// Receives messages while the queue holds less than RECEIVE_AHEAD_MAX bytes. A call ends after RECEIVE_AHEAD_MAX received bytes.
-// If is_waited_for, the first message is received while the queue holds less than MPI_KEPT_MAX bytes. Returns false if another
+// Receives messages until the queue holds RECEIVE_AHEAD_MAX bytes, or this call has received that number of bytes. If
+// is_waited_for, the first message is received even if the queue holds more, up to MPI_KEPT_MAX bytes. Returns false if another
 // thread is in the transport.
 static bool queue_poll(struct mpi_queue *m, bool is_waited_for) {
     if (!transport_is_free(m)) {
@@ -346,7 +348,8 @@ static struct mpi_queue_item *unlink_item(struct mpi_queue *m, struct mpi_queue_
     return item;
 }
 
-// kind MPI_COMMAND means any command with any id.
+// Removes and returns the first message of this kind and id from the queue; NULL: none. kind MPI_COMMAND means any command with
+// any id.
 static struct mpi_queue_item *item_find(struct mpi_queue *m, int from, uint32_t kind, uint32_t id) {
     for (struct mpi_queue_item **at = &m->first; *at != NULL; at = &(*at)->next) {
         const struct mpi_head *head = mpi_head_of(*at);
@@ -362,7 +365,7 @@ static struct mpi_queue_item *item_find(struct mpi_queue *m, int from, uint32_t 
 
 struct waiting {
     int64_t since, sleep;
-    int64_t full_since; // time since the queue is full; 0: not full
+    int64_t full_since; // time since which the queue is full; 0: not full
 };
 
 static void waiting_poll(struct mpi_queue *m, struct waiting *w) {
@@ -374,7 +377,7 @@ static void waiting_poll(struct mpi_queue *m, struct waiting *w) {
     queue_poll(m, true);
 }
 
-// The rank is lost, or the queue has been full of unrequested messages for too long.
+// Returns true if the rank is lost. The rank is also lost if the queue has been full of unrequested messages for too long.
 static bool wait_is_pointless(struct mpi_queue *m, int rank, struct waiting *w) {
     if (!is_lost(m, rank) && w->full_since != 0 && m->polled - w->full_since > m->stall) {
         peer_lose(m, rank, "no message could be received for %.1f s, because %zu bytes of messages are not requested",

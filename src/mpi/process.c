@@ -2,10 +2,10 @@
 // process.c: the world (set of ranks) of a process that mpirun started.
 // The process joins the world when devices are first queried, and leaves it when the process ends.
 //
-// MPI_Init waits for all ranks, so a separate thread (the joining thread) calls it and exchanges the hello messages.
-// The thread that queried devices (the waiting thread) checks the ranks on this machine. If a rank has ended, it gives up:
-// an MPI call may then never return (Open MPI 4.1 loops in its progress engine).
-// A worker waits for its program as long as the launcher exists.
+// MPI_Init waits for all ranks, so a separate thread (the joining thread) calls MPI_Init and exchanges the hello messages.
+// Meanwhile the thread that queried devices (the waiting thread) checks the ranks on this machine. If a rank has ended, the
+// waiting thread gives up, because an MPI call may then never return (Open MPI 4.1 loops in its progress engine). A worker waits
+// for its program as long as the launcher exists.
 
 #include "mpi/world.h"
 
@@ -29,7 +29,7 @@ bool mpi_process_is_joining(void) {
     return is_joining;
 }
 
-// `name` ends with '='. Returns -1 if the variable is not set.
+// Returns the number in an environment variable of another process, -1: not set. `name` ends with '='.
 static int environ_number(int pid, const char *name) {
     char path[64], line[256];
     int number = -1;
@@ -51,7 +51,7 @@ static int environ_number(int pid, const char *name) {
     return number;
 }
 
-// Returns -1 if the process is not a rank.
+// Returns the rank of a process, -1: the process is not a rank.
 static int rank_of(int pid) {
     const int rank = environ_number(pid, "OMPI_COMM_WORLD_RANK=");
     return rank < 0 ? environ_number(pid, "PMI_RANK=") : rank;
@@ -65,8 +65,8 @@ static bool is_same_program(int pid) {
            mine.st_ino == other.st_ino;
 }
 
-// A helper is a child of a rank that runs the same program, with the rank's environment.
-// Node, for example, starts itself to test whether a library can be loaded.
+// Returns true if this process is a helper: a child of a rank that runs the same program and has inherited the rank's
+// environment. A helper is not a rank itself. For example, Node.js starts itself to test whether a library can be loaded.
 static bool is_helper(void) {
     const int parent = (int) getppid(), rank = rank_of(parent);
     return rank >= 0 && rank == rank_of((int) getpid()) && is_same_program(parent);
@@ -120,7 +120,7 @@ static bool link_open(struct mpi_transport *t, char *why, size_t why_size) {
     return open(t, why, why_size);
 }
 
-// Shared by both threads. The joining thread may continue after the waiting thread has given up.
+// Shared by the joining and the waiting thread. The joining thread may continue after the waiting thread has given up.
 static struct {
     pthread_mutex_t lock;
     int64_t linked; // time when MPI_Init returned; 0: not yet
@@ -231,7 +231,7 @@ static bool is_sibling_missing(const struct siblings *s) {
     return me >= 0 && me < SIBLINGS_MAX && s->here[me] && s->n_here < s->n_started && rank_of(s->launcher) < 0;
 }
 
-// Returns -1 if unknown.
+// Returns the rank that ended before the first check, -1: unknown.
 static int sibling_missing_rank(const struct siblings *s) {
     int i = 0;
     while (i < s->n_started && i < SIBLINGS_MAX && s->here[i]) {
@@ -240,7 +240,7 @@ static int sibling_missing_rank(const struct siblings *s) {
     return s->is_all && i < s->n_started && i < SIBLINGS_MAX ? i : -1;
 }
 
-// Returns 0 if unknown.
+// Returns the process id of a rank on this machine, 0: unknown.
 static int sibling_find(int launcher, int rank) {
     char path[64];
     int pid, found = 0;
@@ -255,8 +255,8 @@ static int sibling_find(int launcher, int rank) {
     return found;
 }
 
-// Ends a worker some time after rank 0 has ended, because an MPI call in the worker may never return.
-// This thread calls no MPI function. It works only if rank 0 is on this machine.
+// A thread that ends the worker's process some time after rank 0 has ended, because an MPI call in the worker may never return.
+// The thread itself calls no MPI function. It works only if rank 0 is on this machine.
 static void *first_rank_watch(void *unused) {
     const struct timespec pause = {.tv_nsec = 200000000};
     const int launcher = (int) getppid();
@@ -276,8 +276,8 @@ static void *first_rank_watch(void *unused) {
     _exit(1);
 }
 
-// Waits for MPI_Init while all ranks on this machine exist, then for the hello messages until the timeout.
-// Returns false with the reason.
+// Waits until the joining thread has joined the world: first for MPI_Init while all ranks on this machine exist, then for the
+// hello messages until the timeout. Returns false with the reason in why.
 static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why_size) {
     struct siblings *siblings = shim_calloc(1, sizeof *siblings);
     const int64_t began = mpi_now();
@@ -344,7 +344,8 @@ static void world_leave(int status, void *unused) {
     (void) unused;
     pthread_t thread;
     exit_status = status;
-    // Other ranks may still have long work, so leave_watch starts after all ranks have sent MPI_BYE or are lost.
+    // leave_watch starts only after all ranks have sent MPI_BYE or are lost, because another rank may still compute for a long
+    // time.
     if (process_state == JOINED) {
         process_state = NOT_JOINED;
         mpi_world_leave(&process_world);

@@ -60,7 +60,7 @@ static void devices_make(void) {
 static size_t reg_device_count(ggml_backend_reg_t reg) {
     (void) reg;
     if (mpi_process_is_joining()) {
-        return 0; // log callback during the join: would deadlock
+        return 0; // a log callback queries devices during the join: pthread_once would deadlock
     }
     pthread_once(&devices_once, devices_make);
     mpi_process_report();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // remote.c: a worker's rank as the program sees it: requests, deferred failures, and the cache of sent graphs.
-// Ticket: the id that matches an answer to its request.
+// A ticket is the id by which an answer is matched to its request.
 
 #include "mpi/remote.h"
 
@@ -121,7 +121,8 @@ void mpi_remote_sync(struct mpi_remote *r) {
 
 // ---- cache of the graphs that the rank has, by number ----
 
-// The least recently run graph is dropped first. Programs repeat their graphs in order, so the search starts after the last one.
+// If the cache is full, the least recently run graph is dropped. Programs repeat their graphs in the same order, so a search
+// starts after the graph that ran last.
 
 #define CACHED_SIZE ((size_t) 64 << 20) // bytes of all graphs; a single larger graph is allowed
 
@@ -164,7 +165,7 @@ static size_t graph_find(
     return graph_cache->n;
 }
 
-// The rank drops the same graphs.
+// Drops graphs until `size` bytes fit. Also tells the rank to drop them.
 static void cache_make_room(struct mpi_remote *r, size_t size) {
     struct mpi_graph_cache *graph_cache = &r->graph_cache;
     while (graph_cache->size > 0 && graph_cache->size + size > CACHED_SIZE) {
@@ -181,7 +182,7 @@ static void cache_make_room(struct mpi_remote *r, size_t size) {
     }
 }
 
-// Returns graph_cache->n if out of memory.
+// Returns a free number. Returns graph_cache->n if out of memory.
 static size_t number_new(struct mpi_graph_cache *graph_cache) {
     size_t i = 0;
     while (i < graph_cache->n && graph_cache->graphs[i].tensors != NULL) {

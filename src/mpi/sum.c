@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sum.c: sums, broadcasts and barriers. MPI's own collectives would wait forever for a dead rank.
-// Sum: each of n members adds one share of the vector and sends the result (reduce-scatter, then all-gather).
-// Each member sends and receives 2 (n - 1) / n times the vector. A short vector is sent completely to all members.
-// Parts are added in member order, so all members get the same bits.
+// sum.c: sums, broadcasts and barriers. MPI's own collectives are not used, because they would wait forever for a dead rank.
+// In a sum, each of the n members adds one share of the vector and sends the result to the others (reduce-scatter, then
+// all-gather). Each member sends and receives 2 (n - 1) / n times the size of the vector. A short vector is instead sent
+// completely to all members, and each member adds all of it. Parts are added in member order, so all members get the same bits.
 
 #include "mpi/message_queue.h"
 
@@ -18,7 +18,7 @@ static bool part_send(struct mpi_group *g, int to, const void *data, size_t size
     return mpi_queue_send(g->queue, g->ranks[to], &head, data, size) == GGML_STATUS_SUCCESS;
 }
 
-// The part must have this size. On failure returns NULL with an error.
+// Waits for a part of exactly this size. On failure returns NULL with an error.
 static struct mpi_queue_item *part_take(struct mpi_group *g, int from, size_t size, const void **data) {
     struct mpi_queue_item *item = mpi_queue_take(g->queue, g->ranks[from], MPI_PART, g->number);
     if (item == NULL) {
@@ -36,8 +36,8 @@ static struct mpi_queue_item *part_take(struct mpi_group *g, int from, size_t si
     return item;
 }
 
-// A member that failed sends an empty part to the others, which would otherwise wait for it.
-// An empty part makes a sum or a broadcast fail, and ends a barrier. The group cannot be used afterwards.
+// If the call failed (ok is false), sends an empty part to the other members, which would otherwise wait for this member. An
+// empty part makes a sum or a broadcast of the others fail, and ends a barrier. The group cannot be used afterwards.
 static bool call_end(struct mpi_group *g, bool ok) {
     for (int i = 0; !ok && i < g->n; i++) {
         if (i != g->me && !mpi_queue_is_lost(g->queue, g->ranks[i])) {
@@ -78,7 +78,8 @@ static bool take_pieces(struct mpi_group *g, int from, void *data, size_t size) 
     return ok;
 }
 
-// data is this member's part. Parts are added in member order. All parts have n floats, at most one piece.
+// Adds the parts of all members in member order. data is this member's part and receives the sum. All parts have n floats, which
+// fit into one piece.
 static bool add_piece(struct mpi_group *g, float *data, size_t n) {
     float *sum = shim_calloc(n, sizeof *sum);
     bool ok = sum != NULL;
@@ -144,7 +145,7 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
     if (n == 0 || g->n == 1) {
         return true;
     }
-    // All members send before they receive. The queue must hold two rounds of shares of all other members.
+    // All members send before they receive, so the queue must hold the shares of all other members for two rounds.
     const size_t kept = MPI_KEPT_MAX / (4 * (size_t) g->n), share = min_size(kept, SHARE_SIZE);
     const size_t step = share / sizeof *data * (size_t) g->n;
     bool ok = n * sizeof *data > SHORT_SIZE || sum_short(g, data, n);

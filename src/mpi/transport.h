@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // transport.h: the interface that transfers messages between ranks as bytes. No function waits.
 // Messages from one rank to another arrive in order. Only one thread of a rank is in the transport at a time.
-// Transports: MPI (link/link.c, a separate library, so that libmpi is loaded only under mpirun), and threads (tests).
+// There are two transports: MPI (link/link.c), and threads of one process (tests). link.c is a separate library, so that libmpi
+// is loaded only under mpirun.
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +11,7 @@
 struct mpi_message {
     int from;
     size_t size;
-    void *bytes; // from transport.alloc; NULL: message lost, see transport.why
+    void *bytes; // from transport.alloc; NULL: the message was lost, see transport.why
 };
 
 struct mpi_transport {
@@ -23,7 +24,7 @@ struct mpi_transport {
     bool (*send)(struct mpi_transport *t, int to, void *bytes, size_t size);
     // Returns the bytes to that rank that are not sent yet.
     size_t (*unsent)(struct mpi_transport *t, int to);
-    // The caller owns the bytes of the message. Returns false if there is no complete message.
+    // Receives a message, whose bytes the caller then owns. Returns false if there is no complete message.
     bool (*receive)(struct mpi_transport *t, struct mpi_message *out);
     // in_order: all ranks are alive and close too, so this function may wait for them.
     void (*close)(struct mpi_transport *t, bool in_order);

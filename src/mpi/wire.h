@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // wire.h: the commands from a program to a worker, and graphs as bytes. Values are in the machine's byte order.
-// All ranks must be little-endian 64-bit machines of one version. The magic number in the hello message detects others.
-// A worker executes commands in the order of arrival.
-// Ticket: a number that the program chooses for a command; the id of the answer.
-// The first failure of a command without an answer is sent with the answer to the next MPI_SYNC.
+// All ranks must be little-endian 64-bit machines with the same version of Berth. The magic number in the hello message detects
+// another byte order.
+// A worker executes commands in the order of arrival. A ticket is a number that the program chooses for a command; the answer has
+// this number as its id. If a command without an answer fails, the first such failure is sent with the answer to the next
+// MPI_SYNC.
 #pragma once
 
 #include "ggml-backend-impl.h"
@@ -67,7 +68,8 @@ struct mpi_wire_graph {
     size_t n_keys;
 };
 
-// If place is NULL, tensors are written without memory, for queries. g keeps its storage for the next graph.
+// Writes the nodes and their sources to g. If place is NULL, tensors are written without memory, for queries. g keeps its storage
+// for the next graph.
 enum ggml_status mpi_wire_write(
     struct mpi_wire_graph *g, struct ggml_tensor *const *nodes, int n_nodes, mpi_place_of place, const void *user) BERTH_MUST_USE;
 void mpi_wire_fini(struct mpi_wire_graph *g);
@@ -95,5 +97,6 @@ static inline bool mpi_op_is_empty(enum ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_RESHAPE || op == GGML_OP_VIEW || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
-// Names contents in a worker's cache (content_cache.c). The SipHash keys are known: intentional collisions are possible.
+// Computes the name of contents in a worker's cache (content_cache.c). The SipHash keys are public, so intentional collisions are
+// possible.
 void mpi_hash(const void *bytes, size_t size, uint8_t hash[16]);

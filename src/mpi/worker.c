@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Limit of the numbers of buffers, graphs and groups. A table is as long as the largest number.
-// Without a limit, one message could allocate any amount of memory.
+// Limit on the numbers of buffers, graphs and groups. Each of the tables is as long as its largest number, so without a limit one
+// message could allocate any amount of memory.
 #define NUMBER_MAX ((uint32_t) 1 << 20)
 
 static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
@@ -19,7 +19,7 @@ static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uin
     (void) !mpi_queue_send(w->queue, w->program_rank, &head, text, strlen(text));
 }
 
-// New entries are zero.
+// Makes the table long enough for `number`. New entries are zero.
 static bool table_hold(struct mpi_worker *w, void **table, size_t *n, uint32_t number, size_t elem_size) {
     if (number >= NUMBER_MAX) {
         mpi_worker_fail(w, "number %u is too large; it must be less than %u", number, NUMBER_MAX);
@@ -77,7 +77,7 @@ static void graphs_forget(struct mpi_worker *w) {
     }
 }
 
-// Also forgets all graphs, because they refer to the buffer's memory.
+// Also forgets all graphs, because some of them may refer to the buffer's memory.
 static void buffer_free(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     (void) body;
     (void) size;
@@ -152,7 +152,7 @@ static void worker_sync(struct mpi_worker *w, const struct mpi_head *h, const vo
     w->failure[0] = '\0';
 }
 
-// The op is that of the last tensor in the message.
+// Answers whether the device supports an op: the last tensor in the message.
 static void worker_ask(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     char why[160];
     struct ggml_cgraph *graph;

@@ -30,7 +30,7 @@ struct mpi_worker {
     char failure[256]; // first failure of a command without an answer; "": none
     void *piece;       // MPI_PIECE bytes for transfers
     const char *cache; // folder or NULL
-    struct {           // contents that MPI_SET_CACHED did not find in the cache. The program is sending them
+    struct {           // contents that MPI_SET_CACHED did not find in the cache, and that the program is therefore sending
         uint8_t hash[16];
         uint32_t buffer;
         uint64_t offset, size;
@@ -42,14 +42,14 @@ struct mpi_worker {
 bool mpi_worker_init(
     struct mpi_worker *w, struct mpi_queue *queue, int program_rank, const struct berth_mpi_serve_params *params) BERTH_MUST_USE;
 void mpi_worker_fini(struct mpi_worker *w);
-// The message may be an invalid command.
+// Executes a command. The message may be invalid.
 void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item);
-// Only the first failure is stored.
+// Stores a failure, which the answer to the next MPI_SYNC reports. Only the first failure is stored.
 void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 // ---- data (worker_data.c) ----
 
-// If the range is not inside the buffer, calls mpi_worker_fail and returns NULL.
+// Returns the buffer with this number. If the range is not inside the buffer, calls mpi_worker_fail and returns NULL.
 ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, uint64_t offset, uint64_t size);
 void mpi_worker_write(ggml_backend_buffer_t buffer, uint64_t offset, const void *bytes, size_t size);
 void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes, size_t size);
@@ -66,7 +66,7 @@ void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *
 
 // ---- cache of weights (content_cache.c) ----
 
-// Returns true only if the file has this size and hash.
+// Reads the cached contents. Returns true only if the file has this size and hash.
 bool mpi_cache_read(const char *folder, const uint8_t hash[16], void *bytes, size_t size);
 // Writes the file atomically. A full disk is not an error.
 void mpi_cache_write(const char *folder, const uint8_t hash[16], const void *bytes, size_t size);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// worker_data.c: transfers data into, out of and between the buffers of a worker. Every range is checked before memory is accessed.
+// worker_data.c: transfers data into, out of and between the buffers of a worker. Every range is checked before memory is
+// accessed.
 
 #include "mpi/worker.h"
 
@@ -30,7 +31,8 @@ ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, ui
     return w->buffers[buffer].buffer;
 }
 
-// Functions of buffers take tensors. size must not be 0: an empty buffer may have no address.
+// Returns a range of a buffer as a tensor, because ggml's functions for data take tensors. size must not be 0, because an empty
+// buffer may have no address.
 static struct ggml_tensor as_tensor(ggml_backend_buffer_t buffer, uint64_t offset, size_t size) {
     struct ggml_tensor t = {.type = GGML_TYPE_I8, .buffer = buffer, .ne = {(int64_t) size, 1, 1, 1}, .nb = {1, size, size, size}};
     t.data = (char *) ggml_backend_buffer_get_base(buffer) + offset;
@@ -53,7 +55,7 @@ void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes,
 
 // ---- commands of the program ----
 
-// The contents of the last cache miss are cached only if they have the announced hash.
+// Writes the contents of the last cache miss to the cache, if they have the hash that the program announced.
 static void cache_fill(struct mpi_worker *w) {
     uint8_t hash[16];
     const size_t size = (size_t) w->cache_miss.size;
@@ -157,7 +159,7 @@ void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void 
     }
 }
 
-// On failure calls mpi_worker_fail and returns -1.
+// Reads the other rank of a copy or an event from the body of a command. On failure calls mpi_worker_fail and returns -1.
 static int other_of(struct mpi_worker *w, const void *body, size_t size) {
     uint32_t rank = UINT32_MAX;
     memcpy(&rank, body, min_size(size, sizeof rank));
@@ -168,7 +170,8 @@ static int other_of(struct mpi_worker *w, const void *body, size_t size) {
     return (int) rank;
 }
 
-// Each piece contains the number of bytes in later pieces. If the range is invalid, an empty piece ends the copy.
+// Sends the range to another rank in pieces. Each piece contains the number of bytes in later pieces. If the range is invalid, an
+// empty piece ends the copy.
 void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int to = other_of(w, body, size);
@@ -188,7 +191,8 @@ void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const v
     }
 }
 
-// All pieces are received, even if they are not written. Otherwise a later copy would receive them.
+// Receives a range from another rank. All pieces are received, even if they cannot be written, because a later copy would
+// otherwise receive them.
 void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int from = other_of(w, body, size);

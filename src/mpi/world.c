@@ -101,7 +101,8 @@ static bool hello_check(struct mpi_world *w, int rank, const struct mpi_hello *h
     return true;
 }
 
-// Returns false if out of memory. A rank that cannot be used is lost.
+// Waits for the hello message of the rank and stores its devices. If the message is invalid, the rank is lost. Returns false if
+// out of memory.
 static bool hello_take(struct mpi_world *w, int rank, const char *my_pid_namespace) {
     struct mpi_queue_item *item = mpi_queue_hello(&w->queue, rank);
     struct mpi_hello h = {0};
@@ -144,8 +145,8 @@ end:
 
 // ---- thread that sends keep-alive messages ----
 
-// A thread is blocked in an MPI call. A worker then ends its process.
-// A program ends only if BERTH_MPI_HELD=end is set; otherwise its user has to end it.
+// Called if a thread is blocked in an MPI call. A worker then ends its process. A program ends only if BERTH_MPI_HELD=end is set;
+// otherwise its user has to end the program.
 static void blocked_report(const struct mpi_world *w) {
     const double seconds = (double) (3 * w->queue.timeout) / 1e9;
     if (w->ends_if_blocked) {
@@ -215,7 +216,7 @@ static void programs_list(struct mpi_world *w) {
     }
 }
 
-// Lost ranks are not an error: the program has fewer devices.
+// Lost ranks cause a warning, not an error, because the program can continue with fewer devices.
 void mpi_world_report_left_out(struct mpi_world *w) {
     for (int i = 0; i < w->queue.transport.size; i++) {
         pthread_mutex_lock(&w->queue.lock);
@@ -266,7 +267,7 @@ fail:
     return false;
 }
 
-// Returns true if no rank was lost.
+// Waits until all other ranks have left or are lost. Returns true if no rank was lost.
 static bool wait_for_all(struct mpi_world *w) {
     bool in_order = true;
     for (int i = 0; i < w->queue.transport.size; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// world.h: world: the set of ranks that were started together.
-// A rank is a program (default) or a worker, which serves devices to the first program.
+// world.h: the world is the set of ranks that were started together.
+// A rank is a program (the default) or a worker. A worker serves its devices to the first program.
 #pragma once
 
 #include "mpi/message_queue.h"
@@ -24,7 +24,7 @@ struct mpi_hello {
     int32_t pid;
     char release[32]; // version of Berth
     char host[64];
-    char pid_namespace[96]; // equal values: processes can be checked by pid
+    char pid_namespace[96]; // if two ranks have equal values, each can check the other's process by its pid
 };
 
 struct mpi_member {
@@ -42,7 +42,7 @@ struct mpi_world {
     int program_rank;               // rank that the workers serve; -1: none
     pthread_t progress_thread;      // thread that calls mpi_queue_progress
     bool has_progress_thread, stop; // stop: protected by queue.lock
-    bool all_departed;              // all ranks left and none was lost: set by mpi_world_leave
+    bool all_departed;              // set by mpi_world_leave: all ranks have left, and none was lost
     atomic_bool exit_when_alone;    // for workers: the process ends 3 s after the program is lost
 };
 
@@ -66,6 +66,6 @@ bool mpi_process_has_mpirun(void);
 bool mpi_process_is_worker(void);
 // Joins at the first call. Returns NULL without mpirun, if joining failed, or in a log callback of the joining thread.
 struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_t n_devices);
-bool mpi_process_is_joining(void); // this thread is joining and is in a log callback
+bool mpi_process_is_joining(void); // this thread is joining the world; true only in a log callback
 // Reports errors or left-out ranks once. Call after mpi_process_world, without holding a lock.
 void mpi_process_report(void);

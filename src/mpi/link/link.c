@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // link.c: the transport over MPI. It uses only MPI calls that return immediately, so a dying rank does not block other ranks.
-// Memory of incomplete messages is never reused, because MPI may still access it.
+// The memory of an incomplete message is never freed or reused, because MPI may still access it.
 // All messages use MPI_COMM_WORLD and one tag. A program that uses MPI itself must not use this tag.
 
 #include "mpi/transport.h"
@@ -26,7 +26,7 @@ struct sending {
 struct receiving {
     MPI_Request request;
     struct mpi_message message;
-    int error; // MPI error, if message.bytes is NULL because of one
+    int error; // if message.bytes is NULL: the MPI error, or MPI_SUCCESS if memory ran out
 };
 
 // Both lists are in the order in which their messages began.
@@ -172,7 +172,7 @@ static size_t link_unsent(struct mpi_transport *t, int to) {
     return ((struct link *) t->context)->unsent[to];
 }
 
-// from may be MPI_ANY_SOURCE. Returns false if there is no message.
+// Begins to receive the next message of a rank. from may be MPI_ANY_SOURCE. Returns false if there is no message.
 static bool receive_begin(struct mpi_transport *t, int from) {
     struct link *l = t->context;
     int found = 0, size = 0;
@@ -206,7 +206,8 @@ static bool is_receiving(const struct link *l, int from) {
     return i < l->n_in;
 }
 
-// A rank that stops in the middle of a message must not block the others.
+// Begins to receive up to RECEIVING_MAX messages, and in any case one message of each rank, so that a rank that stops in the
+// middle of a message does not block the others.
 static void receives_begin(struct mpi_transport *t) {
     struct link *l = t->context;
     while (l->n_in < RECEIVING_MAX) {
