@@ -13,7 +13,7 @@
 
 // ---- checks of a graph before a backend computes it ----
 
-// A tensor's bytes must be completely in memory (core/span.h).
+// All bytes of a tensor must be inside its memory (core/span.h).
 // The CPU backend has the same checks and skips them for a checked graph (berth_backend_has_checked).
 
 static enum ggml_status node_reject(

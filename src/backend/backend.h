@@ -9,7 +9,7 @@
 // ---- failures of functions that return void (failure.c) ----
 
 // Reports a failure of a void function: logs the text and sets the last error.
-// If backend is not NULL and has no stored failure, the text is stored.
+// If backend is not NULL and has no stored failure yet, the text is stored for the next compute or synchronize.
 BERTH_API void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) BERTH_PRINTF(2, 3);
 // If the backend has a stored failure, removes it, sets the last error and returns GGML_STATUS_FAILED.
 BERTH_API enum ggml_status berth_backend_report(ggml_backend_t backend) BERTH_MUST_USE;
@@ -52,8 +52,9 @@ static inline ggml_backend_buffer_t berth_tensor_buffer(const struct ggml_tensor
 ggml_backend_buffer_t berth_tensor_memory(
     const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) BERTH_MUST_USE;
 
-// Returns true while ggml_backend_graph_compute_async computes this graph in this thread, if its check found no empty source. The
-// CPU backend then skips its own checks.
+// Returns true while ggml_backend_graph_compute_async computes this graph in this thread and has checked it. The CPU backend then
+// skips its own checks. Returns false if some source has no elements, because the CPU backend must then check whether the op
+// supports such a source.
 BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 
 // Host memory for copies between two devices that cannot access each other's memory.
@@ -62,8 +63,8 @@ struct berth_staging {
     size_t size;
 };
 
-// Waits for the copy. If the copy is rejected, returns false and stores the failure with backend, which may be NULL.
-// A copy through the host uses staging. If staging is NULL or too small, memory is allocated.
+// Copies src to dst and waits for the copy. If the copy is rejected, returns false and stores the failure with backend, which may
+// be NULL. A copy through the host uses staging. If staging is NULL or too small, memory is allocated.
 bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
     const struct berth_staging *staging);
 
@@ -75,8 +76,8 @@ struct berth_plan_report;
 
 // The memory that a plan requires on each device of a composite device. src/meta extends this struct.
 struct berth_layout {
-    size_t base;  // offset of its first address in the buffer
-    size_t bytes; // sum over all devices
+    size_t base;  // offset of the layout's first address in the buffer
+    size_t bytes; // memory of the layout on all devices together
 };
 
 struct berth_layout_params {
@@ -86,6 +87,7 @@ struct berth_layout_params {
     struct berth_plan_report *report; // report of the device that requires most memory
 };
 
+// Functions of src/meta that the lower levels call.
 struct berth_composite_hooks {
     void (*set_usage)(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
     bool (*is_composite)(ggml_backend_buffer_type_t buft);
@@ -93,13 +95,14 @@ struct berth_composite_hooks {
     bool (*is_backend)(ggml_backend_t backend);
     enum ggml_status (*reserve)(ggml_backend_t backend, const struct ggml_cgraph *graph); // as berth_backend_reserve
     size_t (*reserve_size)(ggml_backend_t backend, const struct ggml_cgraph *graph);
-    // Sets a different offset for each item of the pool, relative to the layout's base.
-    // If a device needs more than one buffer, *out is NULL: the caller uses one plan for all devices.
+    // Plans the items of a pool for each device. Sets a different offset for each item, relative to the layout's base. If a
+    // device would need more than one buffer, sets *out to NULL; the caller then uses one plan for all devices.
     enum ggml_status (*layout_new)(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
         const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out);
     void (*layout_free)(struct berth_layout *layout);
     ggml_backend_buffer_t (*layout_buffer)(ggml_backend_buffer_type_t buft); // new buffer for layouts, without memory yet
-    // is_exact: larger memory shrinks. *is_moved: some memory was replaced. On failure the sizes are unchanged.
+    // Allocates the memory that the layout requires on each device. is_exact: larger memory shrinks to the required size. Sets
+    // *is_moved to true if some memory was replaced. On failure the sizes are unchanged.
     bool (*layout_ensure_memory)(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
     size_t (*layout_bytes)(ggml_backend_buffer_t buffer); // memory of the buffer on all devices
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// backend_lifetime.c: lists of backends, in which the entry of a freed backend becomes NULL.
-// A program may free a backend before the object that uses it: libllama frees its scheduler last.
+// backend_lifetime.c: lists of backends, in which the entry of a freed backend becomes NULL. The lists are needed because a
+// program may free a backend before the object that uses it. For example, libllama frees its backends before its scheduler.
 
 #include "backend/backend.h"
 #include "base/lock.h"

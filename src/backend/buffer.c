@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// buffer.c: buffer types, buffers, and multi-buffers. A buffer of size 0 has no memory and no functions.
+// buffer.c: buffer types, buffers, and multi-buffers. A buffer of size 0 has no memory and an empty function table (iface).
 
 #include "backend/backend.h"
 #include "base/min.h"
@@ -26,7 +26,7 @@ const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft) {
     return buft != NULL && buft->iface.get_name != NULL ? buft->iface.get_name(buft) : NULL;
 }
 
-// Size 0 gives a buffer without memory for every type.
+// For size 0, returns a buffer without memory, whatever the type is.
 ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
     if (buft == NULL) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_buft_alloc_buffer: the buffer type is NULL");
@@ -53,13 +53,15 @@ size_t ggml_backend_buft_get_max_size(ggml_backend_buffer_type_t buft) {
     return buft->iface.get_max_size != NULL ? buft->iface.get_max_size(buft) : SIZE_MAX;
 }
 
-// ggml allows padding for results of ops that may expand, for quantised types, and for tensors that no op computes.
+// Returns true if ggml's rules allow a buffer type to allocate more bytes than the tensor has. The rules allow this for
+// quantised types, for tensors that no op computes, and for the results of some ops (berth_op_info.may_expand).
 static bool may_expand(const struct ggml_tensor *tensor) {
     const struct berth_op_info *info = berth_op_info(tensor->op);
     return info == NULL || info->is_empty || info->may_expand || ggml_is_quantized(tensor->type);
 }
 
-// Logs once per process, because every graph would repeat the message.
+// Warns if a buffer type requests more bytes than ggml's rules allow. Warns once per process, because every graph would repeat
+// the message.
 static void report_expansion(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor, size_t size, size_t least) {
     static atomic_bool is_reported;
     if (!may_expand(tensor) && !atomic_exchange(&is_reported, true)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// device.c: devices, their registries and their events, called through their function tables. src/registry finds and loads them.
+// device.c: ggml's functions for devices, registries and events. They call the function tables of the backends. src/registry
+// finds and loads backends.
 
 #include "backend/backend.h"
 
@@ -58,7 +59,7 @@ ggml_backend_buffer_type_t ggml_backend_dev_buffer_type(ggml_backend_dev_t devic
     return device != NULL && device->iface.get_buffer_type != NULL ? device->iface.get_buffer_type(device) : NULL;
 }
 
-// Host memory that the device accesses fast; NULL if the device has no such type.
+// Returns the type of host memory that the device accesses fast; NULL if the device has no such type.
 ggml_backend_buffer_type_t ggml_backend_dev_host_buffer_type(ggml_backend_dev_t device) {
     return device != NULL && device->iface.get_host_buffer_type != NULL ? device->iface.get_host_buffer_type(device) : NULL;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// failure.c: stores failures of void functions (set, get, copy) in a list. They are not stored in struct ggml_backend, because it
-// is part of the ABI and cannot get a new field.
+// failure.c: stores failures of void functions (set, get, copy) in a list. struct ggml_backend cannot hold them, because the
+// struct is part of the ABI and cannot get a new field.
 // The first failure per backend is kept until the next synchronize or compute reports it.
 // Invariant: n_kept is the length of the list. While n_kept is 0, a report costs one atomic load.
 
@@ -54,7 +54,7 @@ void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) {
     berth_lock_drop(&kept_lock);
 }
 
-// The caller frees the entry.
+// Removes the entry of the backend from the list and returns it; NULL: none. The caller frees the entry.
 static struct kept *kept_take(ggml_backend_t backend) {
     if (BERTH_LIKELY(atomic_load_explicit(&n_kept, memory_order_acquire) == 0)) {
         return NULL;

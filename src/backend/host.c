@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // host.c: buffers in host memory: allocated ("CPU"), memory of the caller ("CPU_Mapped"), and mapped files ("File").
-// They are in the base library, because every backend copies through them.
+// Host buffers are in the base library, because every backend copies through host memory.
 // The context of a host buffer is the address of its first byte.
 
 #include "backend/backend.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define HOST_ALIGN 32       // guaranteed alignment of tensors, in bytes
-#define HOST_ALLOC_ALIGN 64 // a cache line, which suits vector loads
+#define HOST_ALLOC_ALIGN 64 // alignment of allocated memory, in bytes: a cache line, which suits vector loads
 
 static void host_free(ggml_backend_buffer_t buffer) {
     berth_aligned_free(buffer->context);
@@ -122,15 +122,15 @@ ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
 
 // ---- files ----
 
-// A "File" buffer maps a nameless file. The system may write its pages to disk, so spilled values free main memory.
-// Disk space is allocated first: a full disk fails the allocation instead of a later access (SIGBUS).
-// The context of the buffer type is its folder.
+// A "File" buffer maps a nameless file. The system may write the file's pages to disk, so values that are spilled to the buffer
+// need no main memory. Disk space is allocated when the buffer is created. So if the disk is full, the allocation fails, instead
+// of a later access (SIGBUS). The context of the buffer type is the path of its folder.
 
 static void file_free(ggml_backend_buffer_t buffer) {
     munmap(buffer->context, buffer->size > 0 ? buffer->size : 1);
 }
 
-// Returns -1 and errno on failure.
+// Returns the descriptor of a nameless file of `size` bytes. On failure returns -1 and sets errno.
 static int file_open(const char *folder, size_t size) {
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0) { // the file system does not support nameless files: the name is removed after creation

@@ -91,7 +91,8 @@ ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, size
     return buffer;
 }
 
-// Piece i is at offset + i * stride in the tensor and at i * stride_data in the caller's memory. size is in bytes.
+// n pieces of `size` bytes. Piece i is at byte offset + i * stride of the tensor, and at byte i * stride_data of the caller's
+// memory.
 struct pieces {
     size_t offset, size;
     size_t n, stride, stride_data;
@@ -101,7 +102,7 @@ static struct pieces piece_of(size_t offset, size_t size) {
     return (struct pieces){.offset = offset, .size = size, .n = 1};
 }
 
-// Returns SIZE_MAX on overflow.
+// Returns the end of the last piece in the tensor, in bytes; SIZE_MAX on overflow.
 static size_t pieces_end(const struct pieces *s) {
     size_t last, end;
     return berth_mul_ok(s->n - 1, s->stride, &last) && berth_add_ok(last, s->offset, &end) && berth_add_ok(end, s->size, &end)
@@ -109,7 +110,8 @@ static size_t pieces_end(const struct pieces *s) {
                : SIZE_MAX;
 }
 
-// Returns NULL if there are no bytes to access or if the call is rejected. data is only compared with NULL.
+// Returns the buffer that the call accesses. Returns NULL if there are no bytes to access or if the call is rejected. data is
+// only compared with NULL.
 static ggml_backend_buffer_t access_check(
     const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, const void *data, const struct pieces *s) {
     if (tensor != NULL && (s->size == 0 || s->n == 0)) {
@@ -222,8 +224,8 @@ void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_
 
 // ---- asynchronous access ----
 
-// The access is in the order of the backend's work. If the backend has no async functions, the call waits for the backend and
-// then accesses the buffer.
+// An asynchronous access takes place in the order of the backend's work. If the backend has no async functions, the call waits
+// for the backend and then accesses the buffer.
 
 static bool has_backend(const char *func, ggml_backend_t backend) {
     if (backend == NULL) {
