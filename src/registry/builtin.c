@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // builtin.c: loads backends at the first query, in two stages.
 //
-// Stage 1, built-in backends: linked CUDA and CPU backends (weak symbols). If no CPU backend is linked, libggml-cpu.so.
-// If mpirun started the process, also libggml-mpi.so, which has the devices of other ranks.
+// Stage 1, built-in backends: the CUDA and CPU backends that are linked (weak symbols). If no CPU backend is linked,
+// libggml-cpu.so is loaded. If mpirun started the process, libggml-mpi.so is also loaded, which has the devices of other ranks.
 //
 // Stage 2, installed backends: all backends in the default folders (scan.c).
 //
-// One thread loads, without holding a lock. Other threads wait for at most WAIT_S seconds.
-// Reason: the backend that is being loaded may itself wait for a waiting thread.
-// A query during loading, or after the timeout, sees the backends that are registered so far.
+// One thread loads, without holding a lock. Other threads wait for at most WAIT_S seconds, because the backend that is being
+// loaded may itself wait for one of these threads. A query that does not wait any longer, or that comes from the loading thread,
+// sees the backends that are registered so far.
 
 #include "registry/registry.h"
 
@@ -56,14 +56,14 @@ bool berth_own_folder(char *out, size_t size, bool is_real) {
     return true;
 }
 
-// get is NULL if the backend is not linked. Returns false if out of memory.
+// Registers a linked backend. get is NULL if the backend is not linked. Returns false if out of memory.
 static bool add_linked(ggml_backend_reg_t (*get)(void)) {
     bool known;
     ggml_backend_reg_t reg = get != NULL ? get() : NULL;
     return reg == NULL || berth_registry_add(reg, NULL, &known);
 }
 
-// Returns false if out of memory. A missing or broken file is not an error.
+// Loads a backend from the folder of libggml. Returns false if out of memory. A missing or broken file is not an error.
 static bool add_file(const char *file) {
     char path[4096];
     ggml_backend_reg_t reg;
@@ -78,7 +78,8 @@ static bool add_file(const char *file) {
     return true;
 }
 
-// With the static library, loadable backends cannot be used: they would use another copy of the registry.
+// Loads the devices of other ranks if mpirun started the process. With the static library, no backends can be loaded, because
+// they would use another copy of the registry.
 static bool add_ranks(void) {
 #ifdef GGML_SHARED
     return !berth_has_mpirun() || add_file("libggml-mpi.so");
@@ -118,8 +119,8 @@ static void load_end(int reached) {
     pthread_mutex_unlock(&load_lock);
 }
 
-// GPU backends come before the CPU backend, because programs prefer the first devices.
-// Returns the last complete stage, which is less than `want` if out of memory.
+// Loads the stages after `from` up to `want`. GPU backends come before the CPU backend, because programs prefer the first
+// devices. Returns the last complete stage, which is less than `want` if out of memory.
 static int stage_load(int from, enum berth_registry_stage want) {
     ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
     ggml_backend_reg_t (*cpu)(void) = ggml_backend_cpu_reg;

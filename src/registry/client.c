@@ -2,7 +2,7 @@
 // client.c: reports functions of a newer ggml that loaded libraries (clients) import but no library exports.
 // Without the report, the first call of a missing function ends the process (lazy binding).
 //
-// The first pass copies imported names. The second pass marks exported names.
+// The first pass over the libraries copies the names that clients import. The second pass marks the names that a library exports.
 // No pointer into a library is kept between the passes, because another thread may unload the library.
 
 #include "base/lock.h"
@@ -84,7 +84,7 @@ static void report_release(const char *library) {
     }
 }
 
-// Also calls report_release with the name of each needed library.
+// Returns true if the library depends on a library of ggml. Also calls report_release with the name of each needed library.
 static bool is_client(const struct berth_elf *elf) {
     const char *name;
     bool found = false;

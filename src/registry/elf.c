@@ -17,9 +17,9 @@
 // ---- before loading ----
 
 // The dynamic loader handles three kinds of files badly, so they are refused here:
-//   a library for another machine: the loader's message is "No such file or directory"
-//   a pipe: the loader waits
-//   a truncated file: the first access to missing bytes ends the process
+// - For a library that was built for another machine, the loader's message is "No such file or directory".
+// - For a pipe, the loader waits.
+// - If a file is truncated, the first access to the missing bytes ends the process.
 
 static const struct {
     unsigned machine;
@@ -59,7 +59,7 @@ static bool own_header(ElfW(Ehdr) * header) {
     return ok;
 }
 
-// Returns NULL if the file contains the bytes of every segment.
+// Returns the reason why the segments are invalid. Returns NULL if the file contains the bytes of every segment.
 static const char *segments_flaw(int fd, uint64_t size, const ElfW(Ehdr) * header, char *text, size_t text_size) {
     bool has_load = false, has_dynamic = false;
     for (unsigned i = 0; i < header->e_phnum; i++) {
@@ -84,7 +84,7 @@ static const char *segments_flaw(int fd, uint64_t size, const ElfW(Ehdr) * heade
     return has_load && has_dynamic ? NULL : "not a shared library";
 }
 
-// Returns NULL if the header is that of a library for this process.
+// Returns the reason why this process cannot load the library. Returns NULL if the library can be loaded.
 static const char *header_flaw(int fd, uint64_t size, char *text, size_t text_size) {
     ElfW(Ehdr) own, header;
     if (!read_at(fd, &header, sizeof header, 0) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) {
@@ -121,8 +121,7 @@ const char *berth_library_flaw(const char *path, char *text, size_t text_size) {
 // All reads use elf_copy (a few bytes) or elf_table (valid until berth_elf_fini). Both check addresses against the segments.
 // A file is not mapped, because another program may truncate it at any time.
 
-// In bytes. Symbol tables have only some megabytes.
-#define TABLE_MAX ((uint64_t) 256 << 20)
+#define TABLE_MAX ((uint64_t) 256 << 20) // bytes; actual symbol tables have a few megabytes
 #define PHDRS_MAX 256
 #define DYNAMIC_MAX 4096
 #define CHAIN_MAX 65536 // largest number of symbols in one hash bucket
@@ -203,7 +202,8 @@ static bool dynamic_value(const struct berth_elf *elf, int64_t tag, uint64_t *va
     return false;
 }
 
-// addr is relative to elf->base. The dynamic loader may have replaced the entry by an absolute address.
+// Returns the address in the entry with this tag, relative to elf->base. The dynamic loader may have replaced the address in the
+// entry by an absolute address.
 static bool dynamic_address(const struct berth_elf *elf, int64_t tag, uint64_t *addr) {
     if (!dynamic_value(elf, tag, addr)) {
         return false;
@@ -314,8 +314,8 @@ void berth_elf_fini(struct berth_elf *elf) {
 
 // ---- symbols ----
 
-// The GNU hash table does not store the number of symbols. Chains are ordered by symbol index.
-// So the last symbol ends the chain of the bucket with the highest first symbol.
+// Counts the symbols of a library with a GNU hash table, which does not store their number. The chains are ordered by symbol
+// index, so the last symbol is at the end of the chain that begins with the highest symbol index.
 static bool gnu_count(const struct berth_elf *elf, uint64_t addr, uint64_t *n) {
     uint32_t head[4], last = 0, some[1024]; // head: number of buckets, first hashed symbol, words of the filter, shift
     if (!elf_copy(elf, addr, head, sizeof head) || head[0] > TABLE_MAX / sizeof some[0]) {

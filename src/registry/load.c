@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// load.c: loads a backend from a library file. A file that cannot be loaded is an error, but does not end the process.
+// load.c: loads a backend from a library file. If the file cannot be loaded, an error is reported, and the process continues.
 
 #include "registry/registry.h"
 
@@ -14,8 +14,9 @@
 #    endif
 #endif
 
-// A loaded CPU backend would call the functions of a linked CPU backend, because the names are the same.
-// RTLD_DEEPBIND prevents this. Only this case uses the flag, because preloaded allocators and sanitizers do not support it.
+// If a CPU backend is linked into the program, a loaded CPU backend would call the functions of the linked one, because the names
+// are the same. RTLD_DEEPBIND prevents this. The flag is not used in other cases, because preloaded allocators and sanitizers do
+// not support it.
 static int open_flags(void) {
     int flags = RTLD_NOW | RTLD_LOCAL;
 #if defined(RTLD_DEEPBIND) && !defined(SANITIZED)

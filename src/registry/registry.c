@@ -127,7 +127,8 @@ static BERTH_LATE_LOCAL bool has_split_lock;
 // Number of devices at the last failed attempt to make the composite device. SIZE_MAX: no further attempt is needed.
 static size_t n_devs_tried;
 
-// Returns false if a part of the composite device is no longer listed.
+// Puts the composite device into the list of devices, in place of its hidden parts. Returns false if one of these parts is no
+// longer listed.
 static bool split_list(ggml_backend_dev_t dev) {
     size_t n = 0, n_hidden, n_there = 0;
     berth_split_hidden(&n_hidden);
@@ -184,7 +185,7 @@ static void split_try_make(void) {
 
 // ---- unloading ----
 
-// Requires both locks. A composite device with a part of this registry is replaced by its other parts.
+// If the composite device has a part of this registry, replaces the device by its other hidden parts. Requires both locks.
 // Returns false if out of memory.
 static bool split_remove(ggml_backend_reg_t reg) {
     ggml_backend_dev_t made = berth_split_of(reg);
@@ -215,7 +216,7 @@ static bool split_remove(ggml_backend_reg_t reg) {
     return true;
 }
 
-// Requires both locks.
+// Removes a registry and its devices from the table. Requires both locks.
 static void reg_remove(size_t at) {
     const ggml_backend_reg_t reg = regs[at].reg;
     size_t n = 0;
@@ -232,8 +233,9 @@ static void reg_remove(size_t at) {
     n_devs_tried = n_devs_tried != SIZE_MAX ? 0 : SIZE_MAX; // the next query tries again to make a composite device
 }
 
-// Closes the library: the caller must have freed all backends and buffers of the registry.
-// A composite device (BERTH_SPLIT) with parts of this registry is removed: its backends and buffers must be freed too.
+// Removes the registry and closes its library, so the caller must have freed all backends and buffers of the registry.
+// If a composite device (BERTH_SPLIT) has parts of this registry, the composite device is removed too. The caller must then also
+// have freed the backends and buffers of the composite device.
 void ggml_backend_unload(ggml_backend_reg_t reg) {
     berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     const bool is_inner = has_split_lock;

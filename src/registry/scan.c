@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// scan.c: loads all backends of a folder. A backend is a file libggml-NAME.so, or variants libggml-NAME-VARIANT.so.
-// Variant: a build for certain processors. Variants are tried by descending ggml_backend_score(), then libggml-NAME.so.
-// A NAME that is already registered is skipped.
-// The order is alphabetical, CPU last, so that the order of devices does not depend on the file system.
+// scan.c: loads all backends of a folder. A backend is a file libggml-NAME.so, or several files libggml-NAME-VARIANT.so. A
+// variant is a build for certain processors. Variants are tried by descending ggml_backend_score(), then libggml-NAME.so is
+// tried. A NAME that is already registered is skipped. Backends are loaded in alphabetical order, with the CPU last, so that the
+// order of devices does not depend on the file system.
 
 #include "registry/registry.h"
 
@@ -39,7 +39,7 @@ static void list_fini(struct list *list) {
     berth_free(list->items);
 }
 
-// Returns false if out of memory. A file whose name is not that of a backend is skipped.
+// Adds a file to the list, unless its name is not the name of a backend. Returns false if out of memory.
 static bool list_add(struct list *list, const char *dir, int i_dir, const char *file) {
     const size_t len = strlen(file), pre = sizeof PREFIX - 1, suf = sizeof SUFFIX - 1;
     if (len <= pre + suf || strncmp(file, PREFIX, pre) != 0 || strcmp(file + len - suf, SUFFIX) != 0) {
@@ -114,7 +114,7 @@ static int score_of(const char *path) {
     return n;
 }
 
-// All files belong to the same backend. Returns false if out of memory.
+// Loads the best of n files that belong to the same backend. Returns false if out of memory.
 static bool load_best(struct backend_file *items, size_t n) {
     if (ggml_backend_reg_by_name(items[0].name) != NULL) {
         return true;
@@ -177,8 +177,8 @@ static bool program_folder(char *out, size_t size) {
     return slash != NULL;
 }
 
-// Order: folder of the program, folder of libggml, folder to which libggml's symbolic link points.
-// The current folder is never searched, because it may contain downloaded files.
+// Searches these folders in this order: the folder of the program, the folder of libggml, and the folder to which libggml's
+// symbolic link points. The current folder is never searched, because it may contain downloaded files.
 static bool load_default_folders(enum berth_scan which) {
     char path[PATH_MAX], resolved[3][PATH_MAX];
     const char *dirs[3];
@@ -203,7 +203,7 @@ static bool load_named_file(void) {
     return file == NULL || file[0] == '\0' || berth_library_load(file, true, &reg) != GGML_STATUS_ALLOC_FAILED;
 }
 
-// Without GGML_SHARED nothing is loaded: loadable backends would use another copy of the registry.
+// Without GGML_SHARED (the static library) nothing is loaded, because loaded backends would use another copy of the registry.
 bool berth_installed_load(enum berth_scan which) {
 #ifdef GGML_SHARED
     if (which == BERTH_SCAN_CPU && ggml_backend_reg_by_name("CPU") != NULL) {
@@ -225,7 +225,7 @@ void ggml_backend_load_all_from_path(const char *dir_path) {
         berth_registry_skip_installed();
         ok = load_folders(&dir_path, 1, BERTH_SCAN_ALL);
         ok = load_named_file() && ok;
-    } else if (!berth_registry_ready(BERTH_REGISTRY_INSTALLED)) { // stage already loaded: files may have been added
+    } else if (!berth_registry_ready(BERTH_REGISTRY_INSTALLED)) { // the stage was loaded before, but files may have been added
         ok = load_default_folders(BERTH_SCAN_ALL);
         ok = load_named_file() && ok;
     }

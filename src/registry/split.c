@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// split.c: implements BERTH_SPLIT=tensor: a program sees one composite GPU in place of all GPUs.
-// If all parts are CPUs of other ranks, this rank's CPU becomes a part, too.
-// The table `rules` decides by name how a tensor is split. All other tensors are mirrored, which is always correct.
-// The number of heads is unknown here, so attention tensors are split into equal shares or not at all.
+// split.c: implements BERTH_SPLIT=tensor: a program sees one composite GPU in place of all GPUs. The combined devices are the
+// parts of the composite GPU. If all parts are CPUs of other ranks (which count as GPUs), this rank's CPU becomes a part, too.
+// The table `rules` decides by name how a tensor is split. All other tensors are mirrored (complete on every part), which is
+// always correct. The number of heads is unknown here, so attention tensors are split into equal shares or not at all.
 
 #include "registry/registry.h"
 
@@ -49,7 +49,9 @@ static bool is_named(const char *tensor, const char *rule) {
     return strncmp(tensor, rule, m) == 0 || (n > m && tensor[n - m - 1] == '.' && strcmp(tensor + n - m, rule) == 0);
 }
 
-// A multiple of the largest block size of a type, so that ffn_up (split by rows) and ffn_down (within rows) match.
+// Shares of the feed-forward tensors are multiples of this number of elements, if the extent allows it. ffn_up is split by rows
+// and ffn_down within rows, and both must be split at the same elements. ffn_down can only be split at a border of blocks, so the
+// unit is the largest block size of a type.
 #define FF_UNIT 256
 
 static struct ggml_backend_meta_split_state tensor_share(const struct ggml_tensor *t, void *user) {
@@ -141,7 +143,7 @@ ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
         split.n_listed = 1;
     }
     ggml_backend_dev_t dev = split.n > 1 ? ggml_backend_meta_device(split.parts, (size_t) split.n, tensor_share, &split) : NULL;
-    // For the same parts, ggml_backend_meta_device returns the same device, which may have been changed already.
+    // For the same parts, ggml_backend_meta_device returns the same device. Its functions may have been replaced already.
     if (dev != NULL && dev->iface.get_props != props_gpu) {
         split.props = dev->iface.get_props;
         dev->iface.get_type = type_gpu;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // date.h: the backend registry and the CPU backend of the 2023 API. This file is compiled once per date (date_*.c).
-// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
-// AT(name) adds the date to a function's name.
-// This folder is a separate library, because src/compat2023 must not depend on the current registry.
-// Registered entries are never removed.
+// A date is the month of the ggml API for which a program was written (BERTH_2023=YYYYMM). AT(name) adds the date to a function's
+// name. This folder is a separate library, because src/compat2023 must not depend on the current registry.
+// Entries of the registry are never removed.
 
 #define BERTH_2023_LAYOUT
 #include "compat2023/compat2023.h"
@@ -62,7 +61,7 @@ size_t AT(reg_get_count)(void) {
     return n;
 }
 
-// Ignores case. Returns SIZE_MAX if no name equals the first len characters.
+// Returns the entry whose name equals the first len characters of `name`, without regard to case; SIZE_MAX: none.
 static size_t entry_find(const char *name, size_t len) {
     struct entry e;
     for (size_t i = 0, n = AT(reg_get_count)(); i < n; i++) {
