@@ -8,13 +8,21 @@
 //   source PROGRAM VERSION
 //   ggml VERSION COMMIT
 //   counts nodes=N leafs=N other=N bufs=N
-//   buf I NAME align=BYTES max=BYTES same_as=J ggml_size=BYTES     one line per buffer id; same_as: the first one of its type
-//   leaforder ID:BUF,...                                           only if a tensor is listed twice
-//   columns ...                                                    then one line per tensor, with the fields named here
-// An item is a piece of memory that tensors use one after another. `item`: number of the tensor's item; -1: none. `life`:
-// FIRST,LAST,BYTES,BUFFER for the first tensor of an item; "-" for other tensors. FIRST and LAST are the first and the last node
-// that use the item. Old files lack both columns. For old files the graph allocator computes the items, with the in-place rules
-// of the file's ggml version.
+//   buf I NAME align=BYTES max=BYTES same_as=J ggml_size=BYTES
+//   leaforder ID:BUF,...
+//   columns ...
+// There is one line `buf` per buffer id:
+// - `max` is the largest buffer of the type.
+// - `same_as` is the first buffer id of the same type.
+// - `ggml_size` is the memory that the captured program planned for the graph in this type; 0 unless same_as is I.
+// A graph may list a tensor twice, for example as a node and as a leaf. Such a tensor has only one line. Only then, the line
+// `leaforder` gives the id and the buffer id of every leaf in the order of the graph's list of leafs.
+// The line `columns` names the fields of the lines after it. Each of these lines is one tensor.
+//
+// An item is a piece of memory that tensors use one after another. The column `item` is the number of the tensor's item; -1:
+// none. The column `life` is FIRST,LAST,BYTES,BUFFER for the first tensor of an item, and "-" for other tensors. FIRST and LAST
+// are the first and the last node that use the item. Old files lack the columns `item` and `life`. For old files the graph
+// allocator computes the items, with the in-place rules of the file's ggml version.
 #pragma once
 
 #include "base/base.h"
@@ -39,7 +47,7 @@ struct capture_tensor {
     bool has_memory;    // the caller owns its memory
     int32_t buf;        // buffer id that the caller gave, -1: none
     size_t alloc_size;  // bytes that the tensor needs in that buffer
-    int64_t chunk, off; // -1: not in the plan's memory
+    int64_t chunk, off; // position in the plan: index of the chunk, and bytes in the chunk; -1: not in the plan's memory
     int32_t item;       // number of the tensor's item, -1: none
     // Lifetime of the item; NULL unless this is the item's first tensor.
     const struct berth_plan_item *life;

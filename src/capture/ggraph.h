@@ -10,7 +10,7 @@ struct ggraph_buf {
     char name[64];
     size_t align;
     size_t max_size;  // bytes of the largest chunk
-    size_t ggml_size; // bytes that ggml needs for this graph
+    size_t ggml_size; // bytes that the captured program planned for this graph; 0 unless this is the first buffer of its type
     int same_as;      // index of the first buffer of the same type
 };
 
@@ -57,9 +57,9 @@ static inline int64_t ggraph_id(const struct ggml_tensor *t) {
     return (int64_t) (intptr_t) t->extra - 1;
 }
 
-// types: [n_bufs] by buffer id, for ggml_gallocr_new_n.
+// Fills types[n_bufs], one buffer type per buffer id, for ggml_gallocr_new_n.
 void ggraph_bufts(struct ggraph *g, ggml_backend_buffer_type_t *types);
 
-// A berth_inplace_t; `user` is the ggraph. Returns true if the ggml version of the file runs the node in place, but Berth's list
-// of in-place ops does not contain the op.
+// A callback for berth_gallocr_params.inplace, which is asked about ops that Berth does not run in place. Returns true if the
+// ggml version of the file runs the op in place. `user` is the ggraph; i_src is ignored.
 bool ggraph_in_place(const struct ggml_tensor *node, int i_src, void *user);

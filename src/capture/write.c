@@ -38,7 +38,7 @@ void berth_capture_write_columns(FILE *f) {
 }
 
 static void write_op(const struct capture_tensor *t, FILE *f) {
-    // The ops differ if the tensor is the destination of a scheduler's copy.
+    // The ops differ if the tensor is the destination of a copy between backends: the scheduler plans such a copy as GGML_OP_DUP.
     if (t->op != t->tensor->op) {
         fputs(ggml_op_name(t->op), f);
         return;

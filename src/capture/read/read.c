@@ -175,8 +175,8 @@ static enum ggml_status read_header(struct ggraph_reader *r) {
 
 // ---- items ----
 
-// Each line has the number of the tensor's item. The first line of an item also has the item's lifetime. Each item must have
-// exactly one lifetime. O(tensors).
+// Each line has the number of the tensor's item. One line of each item also has the item's lifetime. Each item must have exactly
+// one lifetime. The cost is O(tensors).
 
 static enum ggml_status item_read(struct ggraph_reader *r, int64_t id, const char *item, const char *life) {
     struct ggraph_place *place = &r->g->places[id];
@@ -199,7 +199,7 @@ static enum ggml_status item_read(struct ggraph_reader *r, int64_t id, const cha
     return GGML_STATUS_SUCCESS;
 }
 
-// Requires that all lines are read.
+// Sorts the items by their numbers. Requires that all lines are read.
 static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
     struct ggraph *g = r->g;
     const int64_t first_line = r->i_line - n_all + 1; // one line per tensor
@@ -231,11 +231,11 @@ static enum ggml_status items_sort(struct ggraph_reader *r, int64_t n_all) {
 
 // ---- edges ----
 
-// A link refers to a viewed tensor or to a source. Nodes run in the order of their ids, so no source of a node is a later node.
-// Real programs have two exceptions: a copy may be its own source, and a node of op NONE from a scheduler may have a later
-// source. A chain of views must not be a cycle. O(tensors + sources).
+// A link is a reference to a viewed tensor or to a source. Nodes run in the order of their ids, so no source of a node is a later
+// node. Real programs have two exceptions: a copy may be its own source, and a node of op NONE, which a scheduler adds, may have
+// a later source. A chain of views must not be a cycle. The cost is O(tensors + sources).
 
-// Stores links as ids, because the tensors may not exist yet.
+// Reads the links of one tensor. Stores them as ids, because the tensors may not exist yet.
 static enum ggml_status links_read(struct ggraph_reader *r, const char *view_src, const char *srcs) {
     const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
     int64_t v;
@@ -283,8 +283,8 @@ static enum ggml_status src_check(const struct ggraph_reader *r, int64_t id, int
     return GGML_STATUS_SUCCESS;
 }
 
-// Checks that every chain of views ends. Each walk marks tensors with its number. A tensor with the walk's own number closes a
-// cycle.
+// Checks that every chain of views ends. Walk i follows the chain from tensor i and marks each tensor with the number of the
+// walk. If a walk reaches a tensor with its own number, the chain is a cycle.
 static enum ggml_status views_check(struct ggraph_reader *r, int64_t n_all, int64_t first_line) {
     int32_t *marks = berth_calloc((size_t) n_all + 1, sizeof marks[0]);
     if (marks == NULL) {
@@ -308,7 +308,8 @@ static enum ggml_status views_check(struct ggraph_reader *r, int64_t n_all, int6
     return status;
 }
 
-// Requires that all lines are read. Refuses links that no program can have. Overwrites r->links[i] with the view_src of tensor i.
+// Sets the sources and view sources of all tensors. Refuses links that no program can have. Requires that all lines are read.
+// Overwrites r->links[i] with the view_src of tensor i.
 static enum ggml_status links_set(struct ggraph_reader *r, int64_t n_all) {
     const int64_t first_line = r->i_line - n_all + 1; // one line per tensor
     size_t at = 0;
@@ -355,7 +356,7 @@ static struct ggml_context *ctx_add(struct ggraph_reader *r, size_t size) {
     return ctx;
 }
 
-// The id must be the next one. NULL: out of memory.
+// Creates the tensor with this id, which must be the next id. NULL: out of memory.
 static struct ggml_tensor *tensor_new(struct ggraph_reader *r, int64_t id, enum ggml_type type) {
     const size_t n = (size_t) id + 1;
     if (!berth_grow((void **) &r->tensors, &r->tensors_cap, n, sizeof r->tensors[0]) ||
@@ -426,8 +427,8 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     return item_read(r, id, f[17], f[18]);
 }
 
-// The line leaforder is "id:buf,id:buf,...". A file has this line if a tensor is both a node and a leaf, because the tensor has
-// only one line, as a node.
+// Sets the leafs of the graph from the line leaforder, "id:buf,id:buf,...". A file has this line if the graph lists a tensor
+// twice, for example as a node and as a leaf, because the tensor then has only one line.
 static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
     struct ggml_cgraph *graph = r->g->graph;
     int n = 0;

@@ -26,18 +26,19 @@ struct ggraph_reader {
     size_t items_by_line_cap;
 };
 
-// Fails unless the first line is that of a captured graph.
+// Opens the file. Fails unless the first line is "ggraph 1".
 enum ggml_status ggraph_text_open(struct ggraph_reader *r) BERTH_MUST_USE;
 void ggraph_text_close(struct ggraph_reader *r); // also after a failure
-// The line has no line end and is valid until the next call. False: end of the text, or an error.
+// Reads the next line into r->line, without its line end. The line is valid until the next call. False: end of the text, or an
+// error.
 bool ggraph_line(struct ggraph_reader *r);
 // Call if ggraph_line returned false. Returns the error of reading the file. Without an error, fails with `what`.
 enum ggml_status ggraph_no_line(const struct ggraph_reader *r, const char *what) BERTH_MUST_USE;
-// The message starts with the file name and the number of the current line.
+// Fails with a message that starts with the file name and the number of the current line.
 enum ggml_status ggraph_refuse(const struct ggraph_reader *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
 // Splits at blanks, in place. Returns the number of fields, at most n_max.
 int ggraph_split(char *line, char **fields, int n_max);
-// The integer must end its field or precede ',' or ':'.
+// Reads an integer. False unless the text contains an integer that is followed by ',', ':' or the end of the text.
 bool ggraph_number(const char *text, int64_t *out);
 bool ggraph_four(const char *text, int64_t out[4]); // a,b,c,d, each >= 0
 // Returns the value of key=value; SIZE_MAX if the key differs.

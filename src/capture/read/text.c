@@ -91,7 +91,7 @@ static void file_close(struct ggraph_reader *r) {
 
 // ---- lines and fields ----
 
-// On failure sets r->status. At the end of the file sets r->is_end.
+// Reads up to PIECE more bytes of the file. On failure sets r->status. At the end of the file sets r->is_end.
 static void piece_read(struct ggraph_reader *r) {
     if (r->size - r->at > LINE_MAX_SIZE) {
         r->i_line++;
