@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fit.h: finds the best setting of a model within memory limits, and settings that need less memory. A setting is a context, a
-// batch, a cache type, a placement of layers and a memory limit for graphs. A setting is judged by planning its graphs; nothing
-// is loaded.
+// batch, a cache type, a placement of layers and a memory limit for graphs. Whether a setting fits is found by planning its
+// graphs; no weights are loaded. A workbench is an opened model with its session (model/workbench.h).
 #pragma once
 
 #include "model/workbench.h"
@@ -25,7 +25,7 @@ struct fit_limits {
     size_t n;
 };
 
-// text begins with the device name and must outlive the limits. GGML_STATUS_FAILED: the device already has a limit.
+// Adds a limit. text begins with the device name and must outlive the limits. GGML_STATUS_FAILED: the device already has a limit.
 // GGML_STATUS_ALLOC_FAILED: out of memory.
 enum ggml_status fit_limits_add(
     struct fit_limits *limits, const char *text, size_t name_length, uint64_t bytes, struct model_error *error);
@@ -33,7 +33,7 @@ enum ggml_status fit_limits_add(
 bool fit_limits_resolve(struct fit_limits *limits, const struct model_devices *devices, struct model_error *error);
 // Returns the device that a limit names, FIT_ALL, or FIT_NONE if no device has this name.
 int fit_limit_device(const struct fit_limit *limit, const struct model_devices *devices);
-// NULL: no limit.
+// Returns the limit of a device or FIT_ALL; NULL: it has no limit.
 struct fit_limit *fit_limits_get(const struct fit_limits *limits, int device);
 // Returns the device of the first limit that the session exceeds, or FIT_ALL. FIT_NONE: no limit is exceeded.
 int fit_limits_exceeded(const struct fit_limits *limits, const struct workbench *m);
@@ -53,9 +53,14 @@ struct fit_question {
     struct work_watch watch;
 };
 
-// The reason why a context or a batch is not larger. FIT_GIVEN: an option sets it. FIT_MEMORY: a memory limit. FIT_MODEL: the
-// trained context. FIT_POSITIONS: the model has no more learned position embeddings. FIT_MAX_CTX: --max-ctx. FIT_CONTEXT: the
-// context limits the batch. FIT_DEFAULT: the default batch is reached.
+// The reason why a context or a batch is not larger:
+// - FIT_GIVEN: an option sets the context or the batch.
+// - FIT_MEMORY: a memory limit is reached.
+// - FIT_MODEL: the context is the trained context of the model.
+// - FIT_POSITIONS: the model has no more learned position embeddings.
+// - FIT_MAX_CTX: the context is --max-ctx.
+// - FIT_CONTEXT: the batch is as large as the context.
+// - FIT_DEFAULT: the batch is the default batch.
 enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_POSITIONS, FIT_MAX_CTX, FIT_CONTEXT, FIT_DEFAULT };
 
 // The setting found. The session of the workbench is planned for it.
@@ -63,21 +68,21 @@ struct fit_answer {
     bool fits;
     int64_t n_ctx, n_batch;           // positions; tokens
     int64_t n_host;                   // number of layers, from the first, that stay on the host although a GPU is used
-    int64_t ctx_wanted, batch_wanted; // values without memory limits, if allow is not 0
-    enum ggml_type cache;             // type of keys; also of values if the search chose it
-    size_t compute;                   // model_options.compute_limit; 0: no op is recomputed
+    int64_t ctx_wanted, batch_wanted; // context and batch that would be used without memory limits; set if allow is not 0
+    enum ggml_type cache;             // type of keys in the cache; also the type of values if the search chose the type
+    size_t compute;                   // value for model_options.compute_limit; 0: no op is recomputed
     size_t compute_once;              // bytes of compute buffers without recomputing
     uint64_t compute_least;           // bytes of compute buffers that every schedule needs; 0: not computed
     bool is_cut;                      // the time limit ended the search for ops to recompute
     enum fit_limit_kind ctx_limit, batch_limit;
-    int full;                 // limit exceeded last: a device, FIT_ALL or FIT_NONE
-    int ctx_full, batch_full; // limit that restricts the context; the batch
-    int n_plans;
+    int full;                 // device of the limit that was exceeded last, FIT_ALL or FIT_NONE
+    int ctx_full, batch_full; // the value of `full` when the context was found, and when the batch was found
+    int n_plans;              // number of settings that were planned
 };
 
 // Parses "cache-type,batch,spill,recompute" into the bits.
 bool fit_allow_parse(const char *text, unsigned *allow, struct model_error *error);
-// On success the caller closes m.
+// Opens the model of the question for planning. On success the caller closes m.
 bool fit_open(struct fit_question *q, struct workbench *m, struct model_error *error);
 bool fit_solve(const struct fit_question *q, struct workbench *m, struct fit_answer *a, struct model_error *error);
 // Describes the compromises of the answer in words. False: there are none.
@@ -89,11 +94,12 @@ void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct 
 
 #define FIT_N_NEXT 4 // the effect of 1 to FIT_N_NEXT more GiB is computed
 
+// The answer for a larger memory limit.
 struct fit_next {
     uint64_t bytes; // the exceeded limit plus the additional GiB
     int device;     // device of that limit
     struct fit_answer answer;
-    double per_second;
+    double per_second; // as in fit_found
 };
 
 struct fit_found {
@@ -112,14 +118,15 @@ bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out
 
 #define FIT_MAX_WAYS 2
 
-// An option that saves memory or could not be planned.
+// An option that would save memory, or for which planning failed.
 struct fit_way {
     char option[64];
     uint64_t less;   // bytes saved on all devices
     char error[256]; // why the setting could not be planned; empty: it could
 };
 
-// Plans a model with other options. Each plan takes as long as the given one. Returns the number of ways.
+// Plans the model with other options and compares the memory with `plan`. Each option takes as long as making `plan` did. Returns
+// the number of ways found.
 int fit_ways_find(
     const char *path, const struct model_options *options, const struct view_plan *plan, struct fit_way ways[FIT_MAX_WAYS]);
 

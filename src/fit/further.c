@@ -11,7 +11,7 @@ static bool is_limited_by_memory(const struct fit_answer *a) {
            (a->cache != GGML_TYPE_F16 && a->full != FIT_NONE);
 }
 
-// Adds one GiB to the exceeded limit.
+// Adds one GiB to the limit of device `full` and solves again.
 static bool next_find(struct fit_next *next, struct fit_question *q, int full, const struct model_speed *speed, double tried,
     struct model_error *error) {
     struct fit_limit *limit = fit_limits_get(&q->limits, full);
@@ -29,7 +29,8 @@ static bool next_find(struct fit_next *next, struct fit_question *q, int full, c
     return ok;
 }
 
-// Each GiB is added to the limit that was exceeded last. Restores the limits afterwards.
+// Finds the effect of up to FIT_N_NEXT more GiB. Each GiB is added to the limit that was exceeded last. Restores the limits
+// afterwards.
 static bool further_find(
     struct fit_found *f, struct fit_question *q, const struct model_speed *speed, struct model_error *error) {
     const struct fit_answer *a = &f->answer;
@@ -48,7 +49,7 @@ static bool further_find(
     return ok;
 }
 
-// Returns tokens per second; 0: the model is large, or cannot run.
+// Measures the decode speed. Returns tokens per second; 0: the model is too large for a measurement, or cannot run.
 static double speed_try(const struct fit_question *q, const struct workbench *m, const struct fit_answer *a) {
     struct model_options o = q->model;
     struct model_error error = {""};

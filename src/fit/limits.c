@@ -51,7 +51,8 @@ bool fit_limits_resolve(struct fit_limits *limits, const struct model_devices *d
                 limit->text, (int) limit->name_length, limit->text);
         }
     }
-    for (int d = 0; d + 1 < devices->n; d++) { // the CPU, the last device, gets no limit: the result may be for another host
+    // The CPU (the last device) gets no limit, because the user may ask about another computer with more main memory.
+    for (int d = 0; d + 1 < devices->n; d++) {
         size_t n_free = 0, n_total = 0;
         ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
         if (n_total > 0 && fit_limits_get(limits, d) == NULL &&

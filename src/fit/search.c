@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // search.c: finds the best setting of a model within memory limits.
 // If no compromise is allowed, bisection finds the largest context, then the largest batch.
-// Otherwise the context is kept and the smallest compromise is made, in this order: a smaller batch, recomputing, fewer bits in
-// the cache, layers on the host. The first two slow only prefill; the last costs the most speed. If all compromises do not
-// suffice, the context is reduced.
+// Otherwise the context is kept, and compromises are tried in this order until the setting fits: a smaller batch, recomputing,
+// fewer bits in the cache, layers on the host. The first two slow down only prefill; the last costs the most speed. If all
+// compromises together do not suffice, the context is reduced.
 
 #include "fit/fit.h"
 
@@ -14,7 +14,7 @@
 
 #define BATCH 512             // default batch; larger batches are tried only after the largest context is found
 #define BATCH_MIN 32          // smallest batch that is tried
-#define RECOMPUTE_TRIES 8     // planning attempts per setting; the missing bytes shrink with each
+#define RECOMPUTE_TRIES 8     // planning attempts per setting; each attempt lowers the limit by the bytes that are still missing
 #define RECOMPUTE_US 20000000 // microseconds for all attempts together, except those of the final setting
 
 struct search {
@@ -103,8 +103,8 @@ static size_t compute_size(const struct workbench *m) {
     return bytes;
 }
 
-// Plans with a limit for the compute buffer: the size of the last plan minus the missing bytes. If no schedule keeps this limit,
-// plans without a limit. *full: the exceeded limit; on return FIT_NONE if the setting fits.
+// Plans with a limit for the compute buffer: the size of the last plan minus the missing bytes. If no schedule stays within this
+// limit, plans without a limit. *full: on entry the device of the exceeded limit; on return FIT_NONE if the setting fits.
 static bool recompute_try(struct search *s, struct model_options *o, int *full) {
     size_t limit = s->a->compute_once;
     for (int i = 0; i < RECOMPUTE_TRIES && *full != FIT_NONE; i++) {
@@ -132,7 +132,7 @@ static bool recompute_try(struct search *s, struct model_options *o, int *full) 
     return *full == FIT_NONE || session_plan(s, o);
 }
 
-// *fits: the setting stays within all limits.
+// Plans the session for a setting. *fits becomes true if the setting stays within all limits.
 static bool setting_try(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
     struct fit_answer *a = s->a;
     *fits = false;
@@ -208,14 +208,14 @@ static bool largest_find(struct search *s, int64_t low, int64_t high, int64_t n_
     return true;
 }
 
-// Learned position embeddings limit the context.
+// Returns the largest context that may be tried. Learned position embeddings limit the context.
 static int64_t ctx_largest(const struct search *s) {
     const int64_t most = s->q->max_ctx > 0 ? s->q->max_ctx : s->m->model->params.n_ctx_train;
     const struct ggml_tensor *learned = s->m->model->position_embd;
     return learned != NULL ? min_i64(learned->ne[1], most) : most;
 }
 
-// Requires that memory does not limit the context.
+// Returns why the context n_ctx is not larger, if memory is not the reason.
 static enum fit_limit_kind ctx_reason(const struct search *s, int64_t n_ctx) {
     const struct ggml_tensor *learned = s->m->model->position_embd;
     if (n_ctx == s->q->max_ctx) {
@@ -267,7 +267,7 @@ static int64_t batch_smallest(const struct search *s, int64_t n_ctx) {
     return is_allowed ? min_i64(most, BATCH_MIN) : most;
 }
 
-// Keeps the cache type and the placement.
+// Tries the default batch, then the largest smaller batch that fits. Keeps the cache type and the placement.
 static bool batch_sizes_try(struct search *s, int64_t n_ctx) {
     const int64_t most = batch_default(s, n_ctx), least = batch_smallest(s, n_ctx);
     int64_t n = most;
@@ -323,7 +323,8 @@ static bool place_try(struct search *s, int64_t n_host, int64_t n_ctx) {
     return model_open_placed(s->q, s->m, n_host, s->error) && caches_try(s, n_ctx);
 }
 
-// Finds the smallest number of layers on the host that fits, by bisection. With more layers on the host, GPUs need less memory.
+// Finds the smallest number of layers on the host with which the setting fits, by bisection. The more layers are on the host, the
+// less memory the GPUs need.
 static bool places_try(struct search *s, int64_t n_ctx) {
     if (!caches_try(s, n_ctx)) {
         return false;

@@ -15,7 +15,7 @@ static uint64_t plan_bytes(const struct view_plan *plan) {
     return sum;
 }
 
-// True: the setting saves memory, or planning failed.
+// Plans the model with other options. Returns true if they save memory, or if planning failed.
 static bool way_try(const char *path, const struct model_options *other, const struct view_plan *plan, struct fit_way *way) {
     const uint64_t taken = plan_bytes(plan);
     struct view_plan found = {0};
