@@ -6,13 +6,15 @@
 //
 // Terms of the solver:
 //   value        the result of an op, or an input
-//   schedule     a list of steps; a step runs an op, recomputes a value, spills a value, or reads a spilled value back
-//   instance     one copy of a value in memory, made by one step
+//   schedule     a list of steps; a step runs an op (again, if it has run before), spills a value, or reads a spilled value back
+//   restore      to recompute a value or to read it back
+//   instance     one copy of a value in memory: an input, or the result of one step
 //   once op      an op that may run only once
-//   live bytes   the sizes of all instances in memory
-//   packed peak  the peak of the planner's plan for a schedule
-// An instance is freed after the last step that reads it. The methods limit live bytes. The packed peak may be higher, because a
-// plan may have holes; solve.c then lowers the limit on live bytes.
+//   live bytes   the sum of the sizes of all instances in memory
+//   packed peak  the peak of the plan that the planner makes for the instances of a schedule
+// An instance is freed after the last step that reads it. The methods keep the live bytes within the limits. The packed peak may
+// be higher than the live bytes, because a plan may have holes (unused bytes between items). If the packed peak exceeds a limit,
+// solve.c lowers the limit on live bytes.
 #pragma once
 
 #include "base/base.h"
@@ -42,13 +44,14 @@ struct budget_graph {
     int32_t *spill_pool;         // [n] pool for spilling the value, -1: none
     bool *keep;                  // [n] the value is kept to the end
     bool *can_recompute;         // [n] not an input, output or once op
-    int32_t *once_before;        // [n] preceding once op of the group, -1: none
-    int32_t *until;              // [n] op that overwrites a source; this op runs only before it. -1: none
+    int32_t *once_before;        // [n] the once op before this one in the same group (berth_budget_op.group), -1: none
+    int32_t *until;              // [n] the op that overwrites a source of this op; this op cannot run after it. -1: none
     struct budget_pool *pools;
     int32_t n_pools;
     int64_t *work;      // counted work: steps and values inspected
     uint64_t cost_once; // cost of running every op once
-    // [n_pools] the op during which least[pool] bytes are required. At the start: an input. At the end: a kept value. -1: none.
+    // [n_pools] the op during which least[pool] bytes are required; -1: none. If they are required before the first op, an input.
+    // If they are required after the last op, a kept value.
     int32_t *tight;
     uint64_t *least;         // [n_pools] bytes that every schedule requires
     struct berth_arrays mem; // owns all arrays
@@ -83,8 +86,8 @@ uint64_t budget_cost(const struct budget_graph *g, const struct budget_steps *s)
 
 // Numbers of instances: 0 .. n - 1 are the inputs, n + k is the result of step k.
 struct budget_trace {
-    int32_t *last;  // [n + steps] last step that reads the instance; without reader: the step that makes it, or -1 for an
-                    // input; n_steps if the instance is kept to the end
+    int32_t *last;  // [n + steps] last step that reads the instance. If no step reads it: the step that makes it, or -1 for an
+                    // input. If the instance is kept to the end: n_steps
     int32_t *src;   // instances that each step reads, in the order of its sources
     int32_t *start; // [steps + 1] index in src
     int32_t *taken; // [steps] instance whose memory the result takes over, -1: none
@@ -114,15 +117,16 @@ struct budget_excess budget_excess(const struct budget_graph *g, const struct bu
 
 // ---- check.c ----
 
-// Limit on the planner's counted work when budget_pack tests whether a schedule fits. Counted work is the same on all machines,
-// so the answer is the same too.
+// Limit on the planner's work when budget_pack tests whether a schedule fits, in microseconds of counted work (the sum of fixed
+// prices per operation). Counted work is the same on all machines, so the answer is the same too.
 #define BUDGET_PACK_US 20000
 
 struct budget_pack {
     const uint64_t *limits; // [n_pools]
     int64_t time_limit_us;
 };
-// Computes the packed peak of each pool for a valid schedule. *is_conclusive: each pool fits, or it is proven that it cannot fit.
+// Computes the packed peak of each pool for a valid schedule. Sets *is_conclusive to true if for each pool a plan within the
+// limit was found, or the packed peak is proven to be optimal.
 enum ggml_status budget_pack(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
     const struct budget_pack *how, uint64_t *peaks, bool *is_conclusive) BERTH_MUST_USE;
 enum ggml_status budget_result(const struct budget_graph *g, const struct berth_budget_params *params,
@@ -141,33 +145,36 @@ static inline bool budget_is_over(const struct budget_graph *g, const struct bud
 
 enum budget_answer { BUDGET_OUT_OF_MEMORY = -1, BUDGET_GAVE_UP, BUDGET_NONE, BUDGET_FOUND };
 
-// Finds the cheapest of all schedules, or proves that there is none.
+// Finds the cheapest of all schedules, or proves that there is none. Raises *cost: no schedule costs less.
 enum budget_answer budget_exact(
     const struct budget_graph *g, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
-// Lists all schedules by rising cost, until the judge accepts one. On entry, no schedule costs less than *cost.
+// Lists all schedules by rising cost, until the judge accepts one. On entry, no schedule costs less than *cost. On return, no
+// schedule that the judge accepts costs less than *cost.
 struct budget_judge {
     enum budget_answer (*accepts)(const struct budget_steps *steps, void *user);
     void *user;
 };
 enum budget_answer budget_exact_packed(const struct budget_graph *g, const struct budget_judge *judge, int64_t max_nodes,
     int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
-// Parameters of the score of a cut (see struct budget_cut).
+// A cut discards an instance between two uses and restores the value before the second use (struct budget_cut). These parameters
+// decide the score of a cut: (cost of the cut + cost of the bytes that it keeps in memory) / (freed bytes * (1 + reach * number
+// of other steps above the limit between the two uses)).
 struct budget_style {
-    // Weight, 0..1, of each other step above the limit between steps a and b of the cut. Cuts with many such steps score better.
-    double reach;
+    double reach;  // 0 to 1; if larger, cuts that lower several steps above the limit are preferred
     double lambda; // cost of each byte that a cut keeps in memory, as a multiple of cost_once / (sum of all sizes)
 };
-// Brings a schedule within the limits by cuts. The cuts with the least cost per byte come first.
+// Brings a schedule within the limits by cuts, those with the least cost per freed byte first.
 enum budget_answer budget_trim(const struct budget_graph *g, const struct budget_style *style, const struct budget_end *end,
     struct budget_steps *s) BERTH_MUST_USE;
-// Runs the ops in the given order. If memory is short, discards values and recomputes them later (evict.c).
+// Runs the ops in the given order. If memory is short, discards values and recomputes them later (evict.c). distance_power: how
+// much the distance to a value's next use counts when a value to discard is chosen; 0: not at all.
 enum budget_answer budget_walk(
     const struct budget_graph *g, double distance_power, const struct budget_end *end, struct budget_steps *out) BERTH_MUST_USE;
 // Makes a start schedule by heuristics (initial_sets.c). order: a schedule that runs every op once.
 enum budget_answer budget_sets(
     const struct budget_graph *g, const struct budget_steps *order, struct budget_steps *out) BERTH_MUST_USE;
-// Removes steps that restore values, if these values can stay in memory. Until end_us, makes random cuts (kicks) and repeats
-// this.
+// Removes steps that restore values, if these values can stay in memory. Then repeats until end_us: makes a random cut (a kick)
+// and removes such steps again.
 enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
 // Solves a chain of ops and its backward pass, if all values have one size. BUDGET_GAVE_UP: not a chain.
@@ -175,15 +182,17 @@ enum budget_answer budget_chain(const struct budget_graph *g, struct budget_step
 
 // ---- reorder.c ----
 
-// Makes an order in which once ops run earlier. order[k] is the op that runs k-th; inputs come first. *is_new: the order changed.
+// Makes the hoisted order: each once op runs as soon as its sources are there, if that frees memory. order[k] is the op that runs
+// k-th; inputs come first. *is_new: the order changed.
 bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
 // Finds an order that requires less memory, with the order pass (src/plan/order).
 enum ggml_status budget_reorder(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
 
 // ---- reuse_gaps.c: tables about a schedule for trim.c and improve.c ----
 
-// reuse gap: the time between two uses of an instance. cut: discards an instance during a gap and restores the value at its end.
-// cascade: the ops that recompute a value at the end of a gap.
+// A reuse gap is the time between two uses of an instance. A cut discards an instance during a gap and restores the value at the
+// end of the gap. A cascade is the list of ops that recompute a value at the end of a gap: the value's op, and the ops of those
+// sources that are not in memory either.
 struct budget_gaps {
     const struct budget_graph *g;
     const struct budget_steps *s;
@@ -193,8 +202,8 @@ struct budget_gaps {
     uint64_t *block_max;         // [blocks * n_pools] maximum of the live bytes over blocks of steps
     int32_t *n_over;             // [(steps + 1) * n_pools] number of earlier steps above the limit
     int32_t *mark;               // [n] last cascade that recomputes the value
-    int32_t *put_at;             // [n] step before which a cut restores, -1: none
-    int8_t *lock;                // [n + steps] of an instance; 1: another cut relies on it, 2: it was cut in this round
+    int32_t *put_at;             // [n] step before which a cut of this round restores the value, -1: none
+    int8_t *lock;                // [n + steps] of an instance; 0: free, 1: another cut relies on it, 2: it was cut in this round
     int32_t stamp;               // number of the current cascade
     size_t cap[9];
 };
@@ -210,7 +219,7 @@ struct budget_cut {
     int64_t freed; // bytes freed at the step that exceeds the limit
     double score;  // lower is better
     bool is_spill;
-    int32_t first, n; // ops of the cascade, in budget_cuts.ops
+    int32_t first, n; // the cascade is budget_cuts.ops[first .. first + n)
 };
 
 struct budget_cuts {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // chain.c: solves a chain of ops and its backward pass exactly, by dynamic programming. A chain is xk = f(xk-1) for k = 1 .. l,
-// then middle ops, then g = b(previous g, xk) for k = l .. 1. All values have one size. D(s, t, m) is the least cost of computing
-// the x for the backward pass from t down to s + 1, if xs is in memory and m more values fit:
+// then middle ops, then g = b(previous g, xk) for k = l .. 1. All values have one size.
+//
+// D(s, t, m) is the least cost of computing xt, xt-1, .., xs+1 for the backward pass, if xs is in memory and m more values fit:
 //     D(s, t, m) = min over s < k <= t of  cost(s + 1 .. k) + D(k, t, m - 1) + D(s, k - 1, m)
-// xk is the first x after xs that is kept. If all costs are equal, D depends only on t - s and m, and is convex in t - s. If t
-// rises by 1, the best k - s then rises by at most 1. So at most two values of k are tried per cell.
+// Here xk is the first x after xs that is kept: first xs+1 .. xk are computed, then the backward pass runs from t down to k + 1
+// with xk in memory, then xk is freed and the backward pass runs from k - 1 down to s + 1.
+//
+// If all costs are equal, D depends only on the length t - s and on m. It is convex in the length. It follows that if the length
+// grows by 1, the best k - s stays or grows by 1. So at most two values of k are tried per cell.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -22,7 +26,7 @@ struct chain {
     int32_t *middle; // [n_middle] ops between xl and the backward pass
     int32_t l, n_middle;
     int32_t first_op; // op that runs once before all others, -1: none
-    int32_t n_fit;    // values that fit besides x[0] and one g
+    int32_t n_fit;    // number of values that fit into memory in addition to x[0] and one g
     int32_t m_least;  // least m with which an op of the backward pass can run
     bool has_equal_costs;
     uint64_t *sum;  // [l + 1] sum[k]: cost of computing x[1] .. x[k]
@@ -224,8 +228,9 @@ static bool runs_put(const struct chain *c, int32_t s, int32_t k, struct budget_
     return ok;
 }
 
-// Uses a stack instead of recursion. A stretch with t > s runs x[s + 1] .. x[k], then pushes D(k, t, m - 1), back[k] and
-// D(s, k - 1, m). The first stretch with t == s also runs the middle ops.
+// Writes the steps, with a stack instead of recursion. A stretch with t > s runs x[s + 1] .. x[k]. Then it runs D(k, t, m - 1),
+// back[k] and D(s, k - 1, m) in this order, so they are pushed in the reverse order. The first stretch with t == s is at the end
+// of the forward pass and runs the middle ops.
 static bool steps_write(const struct chain *c, struct budget_steps *out) {
     struct stretch *stack = berth_calloc(3 * ((size_t) c->l + 4), sizeof *stack);
     size_t n = 0;

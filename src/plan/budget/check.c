@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// check.c: the checker of schedules, independent of the methods. For the packed peak, each step of a schedule becomes a separate
-// op. berth_plan_order_items makes items from these ops, and the planner packs the items.
+// check.c: the checker of schedules, independent of the methods. It also computes the packed peak: each step of a schedule
+// becomes a separate op, berth_plan_order_items makes items from these ops, and the planner packs the items.
 
 #include "plan/budget/budget.h"
 
@@ -40,7 +40,8 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     }
 }
 
-// The first g->n ops are the inputs; op g->n + k is step k. NULL: out of memory.
+// Returns the schedule as ops: op i < g->n is input i (or has no bytes, if i is not an input), and op g->n + k is step k. NULL:
+// out of memory.
 static struct berth_order_op *steps_unroll(
     const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, struct berth_arrays *mem) {
     size_t n_srcs = 0;
@@ -177,7 +178,7 @@ static void result_uses(const struct budget_graph *g, const struct budget_trace 
     }
 }
 
-// The sum of the sizes of all steps must not overflow in the order pass.
+// Fails if the sum of the sizes of all inputs and steps exceeds 2^63 - 1, because the order pass adds them.
 static enum ggml_status sizes_check(const struct budget_graph *g, const struct budget_steps *s) {
     uint64_t sum = 0;
     for (int32_t i = 0; i < g->n; i++) { // at most 2^62 in total: checked by budget_graph_init

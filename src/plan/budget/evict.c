@@ -10,7 +10,7 @@
 
 #define GROW_MAX 40     // limit on steps per op
 #define DEPTH_MAX 4000  // limit on the depth of recursion
-#define COST_OPS_MAX 48 // ops inspected to estimate a recompute cost
+#define COST_OPS_MAX 48 // largest number of ops that are inspected to estimate the cost of recomputing a value
 
 struct walk {
     const struct budget_graph *g;
@@ -31,7 +31,7 @@ struct walk {
     enum budget_answer answer; // BUDGET_NONE as long as there is no failure
 };
 
-// Returns `last`, or an earlier op that overwrites a source of i: op i cannot be recomputed after that.
+// Returns `last`, or the op that overwrites a source of i if that op is earlier, because op i cannot be recomputed after it.
 static int32_t last_need_limit(const struct budget_graph *g, int32_t i, int32_t last) {
     return g->until[i] >= 0 && g->until[i] < last ? g->until[i] : last;
 }
@@ -87,7 +87,7 @@ static int32_t next_use(const struct walk *w, int32_t i) {
     return w->last_need[i] > w->pos ? (w->last_need[i] + 3 * g->n) / 4 : g->n;
 }
 
-// Inspects at most COST_OPS_MAX ops.
+// Estimates the cost of recomputing the value and its missing sources. Inspects at most COST_OPS_MAX ops.
 static double recompute_cost(struct walk *w, int32_t value) {
     const struct budget_graph *g = w->g;
     int32_t list[COST_OPS_MAX];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact.c: finds the cheapest schedule of a small graph by A* over states, with limits on live bytes. A second search, for limits
-// on the packed peak, lists all schedules by rising cost.
+// exact.c: finds the cheapest schedule of a small graph within limits on live bytes, by A* over states. A second search
+// (budget_exact_packed) is for limits on the packed peak; it lists all schedules by rising cost.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -9,8 +9,11 @@
 
 // ---- states ----
 
-// A state has three sets. live: the values in memory. out: the values with a spilled copy. done: the inputs, and the once ops and
-// outputs that have run. The possible next steps depend on the state only.
+// A state has three sets:
+// - live: the values in memory;
+// - out: the values with a spilled copy;
+// - done: the inputs, and the ops that cannot be recomputed (once ops and outputs) and have run.
+// The possible next steps depend on the state only.
 
 #define BUDGET_WORD 64       // largest number of ops
 #define BUDGET_NO UINT64_MAX // there is no path from here to the goal
@@ -25,13 +28,12 @@ struct budget_words {
     uint64_t ends[BUDGET_WORD];  // ops of which this op overwrites a source
     uint64_t spill[BUDGET_WORD]; // cost of spilling or of reading back
     uint64_t inputs, keep, recomputable, sized, spillable;
-    // Only for limits on the packed peak: values whose memory some op may take over.
-    uint64_t taken;
+    uint64_t taken; // values whose memory some op may take over; 0 unless the limits are on the packed peak
 };
 
-// A step, and the sources that are discarded after it.
+// A move is a step together with the choice of sources that are discarded after the step.
 struct budget_move {
-    struct budget_state to;
+    struct budget_state to; // the state after the move
     struct berth_budget_step step;
     uint64_t cost;
 };
@@ -201,8 +203,8 @@ static bool can_run(const struct budget_words *w, const struct budget_state *s, 
     return ((excluded | s->live) & BIT(i)) == 0 && (before < 0 || (s->done & BIT(before)) != 0) && (w->srcs[i] & ~s->live) == 0;
 }
 
-// Returns an op that can run now without any disadvantage, -1: none. The op is a once op without bytes. It neither forbids other
-// ops nor prevents a takeover.
+// Returns an op that can run now without any disadvantage, -1: none. Such an op is a once op whose result has no bytes, which
+// neither forbids other ops nor prevents a takeover.
 static int32_t forced_find(const struct budget_words *w, const struct budget_state *s, uint64_t excluded) {
     const uint64_t finished = finished_find(w, s->done);
     for (uint64_t left = all_once(w) & ~s->done & ~w->sized; left != 0; left &= left - 1) {
@@ -214,7 +216,8 @@ static int32_t forced_find(const struct budget_words *w, const struct budget_sta
     return -1;
 }
 
-// Finds every useful move. A value that later ops may need is discarded only after a step that reads it. False: out of memory.
+// Finds every useful move. A value that later ops may need is discarded only right after a step that reads it, because keeping it
+// longer without another read has no use. False: out of memory.
 static bool budget_moves_find(const struct budget_words *w, const struct budget_state *s, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
     const uint64_t excluded = s->done | ended_find(w, s->done);
@@ -241,11 +244,11 @@ struct node {
     struct budget_state state;
     struct berth_budget_step step; // the step that led to this node
     int32_t parent;                // -1: this is the start
-    uint64_t cost, to_go;          // from the start; lower bound to the goal
+    uint64_t cost, to_go;          // cost from the start; lower bound of the cost to the goal
 };
 
 struct waiting {
-    uint64_t total, cost; // lower bound through the node; cost from the start
+    uint64_t total, cost; // lower bound of the cost of a schedule through the node; cost from the start to the node
     int32_t node;
 };
 
@@ -439,11 +442,12 @@ struct listing {
     struct budget_words w;
     struct budget_steps *steps;
     const struct budget_judge *judge;
-    uint64_t most, next; // cost limit of this round; least cost above it
-    int64_t left;        // nodes until the node limit
+    uint64_t most, next; // cost limit of this round; least cost of a schedule above this limit
+    int64_t left;        // number of nodes until the node limit
     size_t max_steps;
 };
 
+// Lists all schedules that continue from the state and cost at most l->most, by depth-first search.
 static enum budget_answer list_from(struct listing *l, const struct budget_state *state, uint64_t cost) {
     const uint64_t to_go = budget_to_go(&l->w, state);
     if (to_go == BUDGET_NO || cost + to_go > l->most) {
@@ -484,7 +488,7 @@ static uint64_t idle_run_cost(const struct budget_words *w) {
     return least;
 }
 
-// On entry, no schedule costs less than *cost. On return, no schedule that the judge accepts costs less than *cost.
+// Each round lists the schedules up to one cost limit. The next round has the least cost above that limit (iterative deepening).
 enum budget_answer budget_exact_packed(const struct budget_graph *g, const struct budget_judge *judge, int64_t max_nodes,
     int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) {
     struct listing l = {.steps = out, .judge = judge, .left = max_nodes, .max_steps = 8 * (size_t) g->n + 8};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// improve.c: local search on a schedule that fits. It removes steps that restore a value, if the value can stay in memory, the
-// most expensive steps first. Then it repeats kicks: a kick cuts a random value at a random step, and steps are removed again. A
-// kick is kept if the cost does not rise, and sometimes if the cost rises a little.
+// improve.c: local search on a schedule that fits. It removes steps that restore a value, if the value can stay in memory
+// instead. The most expensive steps are removed first. Then it repeats kicks: a kick cuts a random value at a random step, and
+// restoring steps are removed again. A kick is kept if the cost does not rise, and sometimes if the cost rises a little.
 
 #include "plan/budget/budget.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct removable {
-    int32_t step;  // recomputes a value or reads it back
+    int32_t step;  // step that recomputes a value or reads it back
     double weight; // cost per byte, with random noise
 };
 
@@ -40,7 +40,7 @@ static int by_weight(const void *a, const void *b) {
     return x->step < y->step ? -1 : 1;
 }
 
-// Returns -1 if the value has no instance before step k.
+// Returns the last instance before step k of the value that step k makes, -1: none.
 static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
     const int32_t value = x->s->at[k].op;
     int32_t found = -1;
@@ -50,7 +50,7 @@ static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
     return found;
 }
 
-// The previous instance of the value must be able to stay in memory until step k.
+// Removes step k if the previous instance of its value can stay in memory until step k. Returns true if the step is removed.
 static bool removal_try(struct improver *m, int32_t k) {
     struct budget_gaps *x = &m->x;
     const int32_t value = x->s->at[k].op, before = instance_before(x, k), pool = m->g->pool[value];
@@ -88,7 +88,8 @@ static void removed_drop(struct improver *m, struct budget_steps *s) {
     s->n = n;
 }
 
-// *n_done: number of steps removed. False: out of memory.
+// Tries to remove every restoring step once. *n_done: number of steps removed. is_noisy: in a partly random order. False: out of
+// memory.
 static bool removals_round(struct improver *m, struct budget_steps *s, bool is_noisy, int32_t *n_done) {
     *n_done = 0;
     if (!budget_gaps_find(&m->x, m->g, s) || !BERTH_GROW(&m->removables, &m->removables_cap, s->n + 1) ||

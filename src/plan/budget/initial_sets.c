@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// initial_sets.c: makes start schedules by heuristics. A set of values gives one schedule: the values of the set are discarded
-// before the step with the largest number of bytes, and recomputed when needed. A set has the values with the largest ratio of
-// size to cost (greedy), or all values except checkpoints at equal distances. A schedule takes linear time, so many sets are
-// tried.
+// initial_sets.c: makes start schedules by heuristics. Each set of values gives one schedule: the values of the set are discarded
+// before the step with the most live bytes, and recomputed when they are needed later. There are two kinds of sets:
+// - greedy: the values with the largest ratio of size to cost;
+// - checkpoints: all values except those at equal distances in the order.
+// Making a schedule takes linear time, so many sets are tried.
 
 #include "plan/budget/budget.h"
 
@@ -18,13 +19,14 @@ struct sets {
     struct berth_arrays mem;    // owns the arrays below
     int32_t *position;          // [n] index of the op in the order
     int32_t *last;              // [n] position of the last op that reads the value, -1: none
-    bool *drop, *is_recomputed; // [n] value is in the set; recomputed after the peak
+    bool *drop, *is_recomputed; // [n] the value is in the set; the value has been recomputed after peak_at
     int32_t *stack;             // capacity for all sources and ops
     int32_t peak_at;            // position with the most bytes
     uint64_t best;              // cost of the cheapest schedule so far
 };
 
-// A stack entry below 0 is an op whose sources were already pushed.
+// Appends the steps that recompute the value and its discarded sources. A stack entry below 0 stands for an op whose sources were
+// already pushed.
 static bool value_recompute(struct sets *x, int32_t value) {
     const struct budget_graph *g = x->g;
     size_t n = 0;
@@ -51,7 +53,7 @@ static bool value_recompute(struct sets *x, int32_t value) {
     return ok;
 }
 
-// Copies the schedule to out if it fits and is the cheapest so far. False: out of memory.
+// Makes the schedule of the set x->drop. Copies it to out if it fits and is the cheapest so far. False: out of memory.
 static bool set_try(struct sets *x, const struct budget_steps *order, struct budget_steps *out) {
     const struct budget_graph *g = x->g;
     x->steps.n = 0;

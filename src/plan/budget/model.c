@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// model.c: builds the solver's view of a graph, and computes the bytes that every schedule requires. The cost is O(n), plus O(n)
+// model.c: builds the solver's view of a graph, and computes the bytes that every schedule requires. The time is O(n), plus O(n)
 // per value that cannot be recomputed.
 
 #include "base/min.h"
@@ -18,7 +18,7 @@ void budget_graph_fini(struct budget_graph *g) {
 
 // ---- checks of the caller's input ----
 
-// until must be a later once op.
+// Returns true if `until` is a later op that runs only once: a once op or an output.
 static bool is_until_valid(const struct berth_budget_op *ops, size_t n, size_t i, int32_t until) {
     return until > 0 && (size_t) until > i && (size_t) until < n && (ops[until].flags & BERTH_BUDGET_INPUT) == 0 &&
            (ops[until].flags & (BERTH_BUDGET_ONCE | BERTH_BUDGET_OUTPUT)) != 0;
@@ -159,7 +159,8 @@ static void srcs_fill(struct budget_graph *g, int32_t *seen) {
     }
 }
 
-// The rule is that of the planner's items: same size and pool, suitable alignment, read once by this op, not kept.
+// Finds the sources whose memory op i may reuse. The rule is the same as in berth_plan_order_items: the source has the size and
+// pool of the result and a sufficient alignment, the op reads it once, and it is not kept to the end.
 static void takeover_fill(struct budget_graph *g, int32_t i) {
     const struct berth_budget_op *op = &g->ops[i];
     for (int32_t k = 0; k < op->n_srcs && k < 64; k++) {
@@ -181,8 +182,8 @@ static void takeover_fill(struct budget_graph *g, int32_t i) {
 
 // ---- the least bytes of every schedule ----
 
-// Every schedule has these values in memory while op runs: its sources and result, outputs on which op depends, and values that
-// cannot be recomputed and that later ops need. is_up: op depends on the value. is_down: the value depends on op.
+// Every schedule has these values in memory while op runs: the sources and the result of op, outputs on which op depends, and
+// values that cannot be recomputed and that later ops need. is_up[i]: op depends on value i. is_down[i]: value i depends on op.
 int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes) {
     bool *is_down = is_up + g->n, *is_there = is_up + 2 * (size_t) g->n;
     memset(is_up, 0, 3 * (size_t) g->n * sizeof *is_up);
@@ -225,7 +226,7 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     return n;
 }
 
-// Kept values are alive at the end, inputs at the start.
+// Sets least and tight to the bytes required at the end of a schedule (all kept values) or at its start (all inputs).
 static void ends_find(struct budget_graph *g) {
     for (int32_t i = 0; i < g->n; i++) {
         g->least[g->pool[i]] += g->keep[i] && g->spill_pool[i] < 0 ? g->size[i] : 0;
@@ -250,7 +251,7 @@ static void ends_find(struct budget_graph *g) {
     }
 }
 
-// Counts only the pool of the result.
+// Returns the bytes of the sources and the result of op i, in the pool of the result.
 static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
     uint64_t bytes = g->takeover[i] != 0 ? 0 : g->size[i];
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
@@ -259,9 +260,11 @@ static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
     return bytes;
 }
 
-// `value` cannot be recomputed. It must be in memory during op i if op i depends on a reader of `value` and another reader
-// depends on op i. For an input, the first condition always holds. For a kept value, the second condition always holds. Adds the
-// size of `value` to bytes[i] of each such op i, except readers, which own_bytes counts. marks: [3 n] scratch.
+// Adds the size of `value`, which cannot be recomputed, to bytes[i] of every op i during which it must be in memory. It must be
+// in memory during op i if both conditions hold:
+// - Op i is a reader of `value`, or depends on one. For an input, this condition always holds.
+// - A reader of `value` depends on op i. For a kept value, this condition always holds.
+// Readers of `value` are left out, because own_bytes counts their sources. marks: [3 n] scratch.
 static void unrecomputable_add(const struct budget_graph *g, int32_t value, uint8_t *marks, uint64_t *bytes) {
     uint8_t *is_down = marks, *is_up = marks + g->n, *reads = marks + 2 * (size_t) g->n;
     memset(marks, 0, 3 * (size_t) g->n);
@@ -340,7 +343,7 @@ static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
     return !g->mem.has_failed;
 }
 
-// last: [groups_most + 1] scratch.
+// Fills once_before. last: [groups_most + 1] scratch.
 static void groups_find(struct budget_graph *g, int32_t *last) {
     for (int32_t i = 0; i <= groups_most(g->ops, (size_t) g->n); i++) {
         last[i] = -1;

@@ -5,13 +5,13 @@
 
 // ---- hoisting ----
 
-// Graphs often have once ops at the end, such as optimiser steps, which keep every gradient in memory until then. Hoisting runs
-// each once op as soon as its sources are there, if that frees memory. The other ops keep their order. The time is linear.
+// Graphs often have once ops at the end, for example optimiser steps. Then every gradient stays in memory until the end. Hoisting
+// runs each once op as soon as its sources are there, if that frees memory. The other ops keep their order. The time is linear.
 
 struct hoist {
     const struct budget_graph *g;
-    int32_t *waits; // [n] number of ops that must run before it and have not: sources, the once op before it in its group, ops
-                    // that name it in until
+    int32_t *waits; // [n] number of ops that must run before this op and have not run yet: its sources, the once op before it in
+                    // its group, and the ops whose `until` is this op
     int32_t *reads; // [n] number of readers that have not run
     bool *has_run;  // [n]
     int32_t *next;  // [n] the next once op of the group, -1: none
@@ -121,9 +121,9 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
 
 // ---- the order pass ----
 
-// The order pass has no `until`. If no once op has bytes, each group of once ops gets an artificial input. The once ops of the
-// group write this input. The ops whose `until` is in the group read it, so they stay before the write. Otherwise, once ops and
-// ops with `until` keep their order.
+// The order pass has no `until`, so it is expressed otherwise. If no once op has bytes, each group of once ops gets an artificial
+// input. The once ops of the group write this input. The ops whose `until` is in the group read the input, so they stay before
+// the write. If some once op has bytes, all once ops and ops with `until` keep their order instead.
 
 struct reorder {
     const struct budget_graph *g;

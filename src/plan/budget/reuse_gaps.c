@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 64         // steps
+#define BLOCK 64         // number of steps that share one entry of block_max
 #define CASCADE_MAX 4096 // largest cascade, in ops
 #define CASCADE_WORK 4   // counted work per op of a cascade, and per source of the op
 
@@ -123,7 +123,7 @@ static uint64_t gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, 
     return most;
 }
 
-// Returns the instance that step b would read, -1: none.
+// Returns the instance of the value that step b would read: the last one made before b, -1: none.
 static int32_t instance_at(const struct budget_gaps *x, int32_t value, int32_t b) {
     int32_t lo = x->made_start[value], hi = x->made_start[value + 1];
     while (lo < hi) { // the last instance made before b
@@ -142,10 +142,10 @@ static int32_t instance_at(const struct budget_gaps *x, int32_t value, int32_t b
 struct cascade {
     struct budget_gaps *x;
     struct budget_cuts *cuts;
-    double byte_cost; // cost of a byte that the cut keeps alive
-    double penalty;   // sum of these costs
+    double byte_cost; // cost of a byte of a source that must stay in memory longer for the cascade
+    double penalty;   // sum of these costs for all such bytes
     int32_t step;     // the step at which bytes are to be freed
-    int64_t stays;    // bytes that the cut keeps alive at `step`
+    int64_t stays;    // bytes of such sources that are then alive at `step`
     bool is_final;    // lock the instances that the cut relies on
 };
 
@@ -154,8 +154,9 @@ static bool can_make(const struct budget_gaps *x, int32_t value, int32_t b) {
     return x->g->can_recompute[value] && (until < 0 || x->made[x->made_start[until]] >= x->g->n + b);
 }
 
-// Returns true if the cascade can read the source before step b without recomputing it. False: the cascade must recompute the
-// source too. *has_failed: neither is possible; returns true.
+// Returns true if the cascade can read the source before step b without recomputing it, because the source is in memory or can
+// stay there. Returns false if the cascade must recompute the source too. If neither is possible, sets *has_failed and returns
+// true.
 static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_failed) {
     struct budget_gaps *x = c->x;
     const int32_t own = instance_at(x, src, b);
@@ -260,8 +261,8 @@ static int by_score(const void *a, const void *b) {
     return (x->instance > y->instance) - (x->instance < y->instance);
 }
 
-// Sets cut->a and cut->b to the uses of the instance before and after step. False: the step uses the instance, or the instance
-// does not exist then.
+// Sets cut->a and cut->b to the uses of the instance before and after the step. Returns false if the step itself uses the
+// instance, or if the instance does not exist at the step.
 static bool gap_around(const struct budget_gaps *x, int32_t instance, int32_t step, struct budget_cut *cut) {
     const int32_t made = instance < x->g->n ? -1 : instance - x->g->n;
     if (made >= step || x->t.last[instance] <= step) {
@@ -358,7 +359,7 @@ bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, i
 
 // ---- applying cuts ----
 
-// Steps with the same `before` are inserted by rising `rank`.
+// A step to insert before step `before` of the schedule. Steps with the same `before` are inserted by rising `rank`.
 struct insert {
     int32_t before, rank;
     struct berth_budget_step step;
@@ -386,8 +387,8 @@ static int by_place(const void *a, const void *b) {
     return x->rank < y->rank ? -1 : 1;
 }
 
-// Computes the cascade again, because other cuts of this round may have changed which values are in memory. *ok: the cut was
-// applied. False: out of memory.
+// Applies a cut: appends its steps to `in`. The cascade is computed again, because other cuts of this round may have changed
+// which values are in memory. *ok: the cut was applied. False: out of memory.
 static bool cut_apply(struct cascade *c, struct budget_cut *cut, struct inserts *in, bool *ok) {
     struct budget_gaps *x = c->x;
     const int32_t value = budget_value(x->g, x->s, cut->instance);

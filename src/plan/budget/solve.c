@@ -8,18 +8,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_NODES_DEFAULT 30000
-#define MAX_NODES_LAST 1000000  // for a last exact search, if the caller allows time
+#define MAX_NODES_DEFAULT 30000 // limit on the nodes of the exact search, if the caller gives none
+#define MAX_NODES_LAST 1000000  // limit of a last exact search, if all methods failed and the caller allows time
 #define PACKED_OPS_MAX 12       // largest graph of which all schedules are listed
 #define N_LOWER 12              // the limits are lowered at most this often
-#define VARIANTS_WORK 500000000 // work limit of all variants together, about two seconds
+#define VARIANTS_WORK 500000000 // limit on the counted work of all heuristic variants together, about two seconds
 #define LOWERED_WORK_DIVISOR 16 // divides VARIANTS_WORK while limits are lowered
-#define KICKS_MAX 4000000       // limit on random cuts of the local search
+#define KICKS_MAX 4000000       // limit on the kicks (random cuts, improve.c) of the local search
 
 struct solver {
     struct budget_graph g;
     const struct berth_budget_params *params;
-    uint64_t *limits; // [n_pools] the caller's limits; those in g may be lower
+    uint64_t *limits; // [n_pools] the caller's limits; the limits in g->pools may be lower
     uint64_t *peaks;  // [n_pools] peaks of the last checked schedule
     struct budget_trace t;
     struct budget_steps best;
@@ -28,7 +28,7 @@ struct solver {
     bool is_proven;            // best is the cheapest schedule within the limits
     bool is_proven_impossible; // it is proven that no schedule is within the limits
     bool is_conclusive;        // the last checked schedule fits, or it is proven that it does not
-    bool is_hoisted;           // the ops are in the order of budget_hoist
+    bool is_hoisted;           // the ops are in the hoisted order: once ops run as early as possible (budget_hoist)
     uint64_t bound;            // no schedule within the limits costs less
     const char *method;
     int64_t n_nodes;
@@ -154,13 +154,18 @@ static enum ggml_status chain_run(struct solver *s, struct budget_steps *steps) 
 
 // ---- heuristics ----
 
-static const struct budget_style styles[] = {{0, 1}, {0.05, 0.25}, {1, 1}, {0.05, 4}, {0, 0}, {1, 0}, {0.2, 16}, {0, 64}};
-static const double powers[] = {1, 0.5, 2, 0};
+// A variant is a heuristic with its parameters. In this order:
+// - budget_sets;
+// - budget_trim from the given order of ops, once per entry of trim_styles;
+// - budget_trim from the order of the order pass, if there is one, once per entry of trim_styles;
+// - budget_walk, once per entry of walk_powers.
+static const struct budget_style trim_styles[] = {{0, 1}, {0.05, 0.25}, {1, 1}, {0.05, 4}, {0, 0}, {1, 0}, {0.2, 16}, {0, 64}};
+static const double walk_powers[] = {1, 0.5, 2, 0};
 
-// Runs one heuristic: budget_sets, budget_trim with a style, or budget_walk with a power.
+// Runs one variant. order: the order of the order pass, or NULL.
 static enum budget_answer variant_run(
     struct solver *s, int variant, const int32_t *order, int64_t end_work, struct budget_steps *steps, const char **method) {
-    const int n_styles = (int) (sizeof styles / sizeof *styles);
+    const int n_styles = (int) (sizeof trim_styles / sizeof *trim_styles);
     const struct budget_end end = {.work = end_work, .us = INT64_MAX};
     if (--variant < 0) {
         struct budget_steps given = {0};
@@ -172,7 +177,7 @@ static enum budget_answer variant_run(
     }
     if (variant >= 2 * n_styles) {
         *method = "walk";
-        return budget_walk(&s->g, powers[variant - 2 * n_styles], &end, steps);
+        return budget_walk(&s->g, walk_powers[variant - 2 * n_styles], &end, steps);
     }
     *method = "trim";
     if (variant >= n_styles && order == NULL) {
@@ -181,12 +186,14 @@ static enum budget_answer variant_run(
     if (!steps_given(&s->g, variant >= n_styles ? order : NULL, steps)) {
         return BUDGET_OUT_OF_MEMORY;
     }
-    return budget_trim(&s->g, &styles[variant % n_styles], &end, steps);
+    return budget_trim(&s->g, &trim_styles[variant % n_styles], &end, steps);
 }
 
-#define N_VARIANTS (1 + 2 * (int) (sizeof styles / sizeof *styles) + (int) (sizeof powers / sizeof *powers))
+#define N_VARIANTS (1 + 2 * (int) (sizeof trim_styles / sizeof *trim_styles) + (int) (sizeof walk_powers / sizeof *walk_powers))
 
-// Each variant has a share of the work. The cheapest schedule is copied to out.
+// Runs the variants until the counted work reaches `end`, and copies the cheapest schedule to out. As long as no schedule is
+// found, a variant may use all of the work. Afterwards, variant v may continue until the counted work reaches the fraction (v +
+// 4) / (N_VARIANTS + 4) of the total; if it has passed this fraction already, v is skipped, except for the last four variants.
 static enum budget_answer variants_run(
     struct solver *s, const int32_t *order, int64_t end, struct budget_steps *out, const char **method) {
     struct budget_steps steps = {0};
@@ -387,7 +394,7 @@ static enum ggml_status solver_run(struct solver *s) {
 
 // ---- running the methods on the hoisted order ----
 
-// Makes ops[k] the op order[k], with op numbers translated. place: [n] scratch.
+// Writes the ops in the given order: ops[k] is a copy of op order[k], with all op numbers translated. place: [n] scratch.
 static void ops_renumber(
     const struct budget_graph *g, const int32_t *order, struct berth_budget_op *ops, int32_t *srcs, int32_t *place) {
     for (int32_t k = 0; k < g->n; k++) {
@@ -404,7 +411,7 @@ static void ops_renumber(
     }
 }
 
-// The results in s have the original op numbers.
+// Runs all methods on the ops in the hoisted order. Stores the results in s, with the original op numbers.
 static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
     size_t n_srcs = 0;
     for (int32_t i = 0; i < s->g.n; i++) {

@@ -68,7 +68,7 @@ static void step_refuse(struct budget_trace *t, size_t step, const char *why) {
     t->why = why;
 }
 
-// NULL: the step can run.
+// Returns the reason why the step is invalid; NULL: the step can run.
 static const char *step_fault(const struct budget_graph *g, const struct budget_trace *t, const struct berth_budget_step *step) {
     const int32_t op = step->op;
     if (op < 0 || op >= g->n) {
@@ -152,7 +152,7 @@ static int32_t pool_of(const struct budget_graph *g, const struct budget_steps *
     return is_out ? g->spill_pool[value] : g->pool[value];
 }
 
-// Returns -1 if the result of step k takes over no memory.
+// Returns the instance whose memory the result of step k takes over, -1: none.
 static int32_t taken_find(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, int32_t k) {
     const int32_t op = s->at[k].op;
     if (s->at[k].kind != BERTH_BUDGET_RUN || g->takeover[op] == 0) {

@@ -335,8 +335,9 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 
 // ---- writing ----
 
-// Repeated ids are written as "id (2)", "id (3)" and so on, followed by n apostrophes: id (2)''. Returns n, large enough that the
-// new ids differ from all ids.
+// If an id occurs several times, write_id writes the second as "id (2)", the third as "id (3)" and so on, each followed by the
+// same number of apostrophes. For example, with 2 apostrophes: id (2)''. Returns the smallest number of apostrophes for which no
+// id that is already in the set can look like a new id.
 static int id_marks(const struct berth_plan_set *set) {
     int n_marks = 0;
     for (int64_t i = 0; i < set->n_items; i++) {
@@ -352,7 +353,8 @@ static int id_marks(const struct berth_plan_set *set) {
     return n_marks;
 }
 
-// rank: number of earlier items with the same id. If rank is not 0, " (rank + 1)" and n_marks apostrophes follow.
+// Writes an id, quoted if necessary. rank: number of earlier items with the same id. If rank is not 0, " (rank + 1)" and n_marks
+// apostrophes follow.
 static void write_id(const char *id, size_t rank, int n_marks, FILE *file) {
     const size_t len = strlen(id);
     const bool is_quoted = strpbrk(id, ",\"\r\n") != NULL || (len > 0 && (is_blank(id[0]) || is_blank(id[len - 1])));

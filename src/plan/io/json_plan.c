@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// json_plan.c: reads and writes plans as JSON. Missing optional numbers have the values of BERTH_SET_ITEM.
+// json_plan.c: reads and writes plans as JSON. A missing optional number gets its value from BERTH_SET_ITEM.
 
 #include "base/json.h"
 #include "plan/io/set.h"
@@ -263,7 +263,7 @@ enum ggml_status berth_plan_read_json(const char *text, size_t size, const char 
 
 // ---- writing ----
 
-// Plain integers are written as numbers.
+// Returns true if the id is a plain integer, which is written as a JSON number.
 static bool is_plain_number(const char *id) {
     const size_t len = strlen(id);
     return len > 0 && len <= 15 && strspn(id, "0123456789") == len && (id[0] != '0' || len == 1);

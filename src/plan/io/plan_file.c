@@ -16,8 +16,8 @@ static bool is_json(const char *text, size_t size) {
 
 #define PROBE_SIZE ((size_t) 1 << 20)
 
-// A file that is not a plan may be endless (a device, a pipe), so the first line of a large file is checked before the rest is
-// read.
+// Checks whether the text begins like a plan. A file that is not a plan may be endless (a device, a pipe), so the first line of a
+// large file is checked before the rest is read.
 static enum ggml_status first_line_check(const char *text, size_t size, const char *name) {
     struct berth_plan_set *set = NULL;
     if (is_json(text, size)) {

@@ -163,7 +163,7 @@ static int by_id(const void *a, const void *b) {
     return order != 0 ? order : (x->item > y->item) - (x->item < y->item);
 }
 
-// Other tools join CSV files by id, so ids must be unique. O(n log n).
+// The ranks serve to make ids unique, because other tools join CSV files by id. The time is O(n log n).
 size_t *berth_set_id_ranks(const struct berth_plan_set *set) {
     const size_t n = set->n_items;
     struct named *names = berth_malloc((n + 1) * sizeof *names);

@@ -17,10 +17,11 @@ struct berth_set_item {
     (struct berth_set_item) { \
         .item = {.align = 1}, .offset = BERTH_PLAN_ANY, .fixed = BERTH_PLAN_ANY, .alias = -1, .cost = BERTH_PLAN_ANY \
     }
+// In the names of this file, `set` means a plan set (struct berth_plan_set), not the verb.
 #define BERTH_SET_SIZE_MAX ((uint64_t) 1 << 62) // limit on sizes, offsets and alignments
-#define BERTH_SET_STEP_MAX ((int64_t) 1 << 62)  // limit on the absolute value of steps
+#define BERTH_SET_STEP_MAX ((int64_t) 1 << 62)  // limit on the absolute value of every number in a file
 
-// Offsets in berth_set_builder.text.
+// The texts of a tensor, as offsets in berth_set_builder.text.
 struct berth_set_words {
     size_t name, op, type, uses;
 };
@@ -52,6 +53,6 @@ bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_poo
 bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) BERTH_MUST_USE;
 void berth_set_drop(struct berth_set_builder *b);
 
-// Returns the number of earlier items with the same id, per item; 0 for the id "". The caller frees the array. NULL: out of
-// memory.
+// Returns an array with the rank of each item: the number of earlier items with the same id; 0 for the id "". The caller frees
+// the array. NULL: out of memory.
 size_t *berth_set_id_ranks(const struct berth_plan_set *set) BERTH_MUST_USE;
