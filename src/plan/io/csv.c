@@ -336,8 +336,9 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 // ---- writing ----
 
 // If an id occurs several times, write_id writes the second as "id (2)", the third as "id (3)" and so on, each followed by the
-// same number of apostrophes. For example, with 2 apostrophes: id (2)''. Returns the smallest number of apostrophes for which no
-// id that is already in the set can look like a new id.
+// same number of apostrophes. For example, with 2 apostrophes: id (2)''. Returns a number of apostrophes that is larger than the
+// number after a final ')' in any id of the set, so that no new id equals an existing id. Returns 0 if no id ends with ')' and
+// apostrophes.
 static int id_marks(const struct berth_plan_set *set) {
     int n_marks = 0;
     for (int64_t i = 0; i < set->n_items; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// order.c: the order pass. It cuts the graph into parts, improves the parts with the highest peaks, then windows (ranges around
-// the peak). The new order must have a lower peak of live bytes. If the caller gives params for the solver, its plan must also
-// have a lower peak.
+// order.c: the order pass. It cuts the graph into parts and improves the parts with the highest peaks. Then it improves windows
+// (ranges of up to ORDER_EXACT_MAX tasks around the peak). The new order is used only if its peak of live bytes is lower. If the
+// caller gives params for the solver, the plan of the new order must also have a lower peak.
 
 #include "plan/order/order.h"
 #include "base/min.h"
@@ -12,7 +12,7 @@
 
 #define MAX_NODES_DEFAULT 20000
 #define BEAM_DEFAULT 64
-#define BEAM_FIRST 4 // beam width that gives the exact search its limit
+#define BEAM_FIRST 4 // beam width for small parts; the peak that this beam finds is the first limit of the exact search
 #define N_REFINE 64  // largest number of windows that are improved
 
 struct part {
@@ -84,7 +84,7 @@ static void order_apply(struct pass *s, int32_t lo, int32_t n, const int32_t *lo
     }
 }
 
-// order_part_init fills in the rest.
+// Returns the tasks [lo, hi) of the current order as a part. order_part_init fills in the other fields.
 static struct order_part part_new(const struct pass *s, int32_t lo, int32_t hi) {
     return (struct order_part){.n = hi - lo, .tasks = s->tasks + lo, .live = s->step_live[lo]};
 }
@@ -109,7 +109,8 @@ static void best_take(struct pass *s, const struct order_part *p, struct best *b
     best->is_new = true;
 }
 
-// Searches for the optimum with a quarter of the nodes. If that gives up, bisects between the bound and the best peak.
+// Searches for the optimum with a quarter of the nodes. If this search gives up, bisects between the bound and the best peak.
+// False: out of memory.
 static bool part_exact(struct pass *s, const struct order_part *p, struct best *best) {
     const int64_t most = max_nodes(s);
     int64_t n_nodes = 0;
@@ -171,7 +172,7 @@ static int by_peak(const void *a, const void *b) {
     return x->lo < y->lo ? -1 : 1;
 }
 
-// Stops when no remaining part has a higher peak than the improved parts.
+// Improves the parts, those with the highest peaks first. Stops when no remaining part has a higher peak than the improved parts.
 static bool parts_improve(struct pass *s) {
     uint64_t reached = 0, bound = 0;
     qsort(s->parts, (size_t) s->n_parts, sizeof *s->parts, by_peak);
@@ -221,7 +222,7 @@ static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak
     return result != ORDER_OUT_OF_MEMORY;
 }
 
-// Any range of an order can be treated as a part.
+// Improves windows around the task with the highest peak, because any range of an order can be treated as a part.
 static bool windows_improve(struct pass *s) {
     const int32_t n_tasks = s->g.n_tasks;
     static const int32_t before[] = {ORDER_EXACT_MAX / 2, ORDER_EXACT_MAX - 8, 8, ORDER_EXACT_MAX - 20, 20};
@@ -254,8 +255,8 @@ static bool windows_improve(struct pass *s) {
 
 // ---- from tasks back to ops ----
 
-// Computes the sort key of each op: 3 * (position of a task) + k. k is 0 for views whose first reader is the task, 1 for the task,
-// and 2 for unread views of its result.
+// Computes the sort key of each op, so that views stay next to a task. The key is 3 * (position of the task) + k, where k is 0
+// for views that the task reads before any other task, 1 for the task itself, and 2 for unread views of its result.
 static void classes_find(const struct pass *s, int64_t *at) {
     const struct order_graph *g = &s->g;
     for (int32_t i = 0; i < g->n_ops; i++) {
@@ -287,7 +288,7 @@ static void classes_find(const struct pass *s, int64_t *at) {
     }
 }
 
-// Inputs keep their positions.
+// Makes the order of ops from the order of tasks. Inputs keep their positions.
 static bool ops_order(const struct pass *s, int32_t *order) {
     const struct order_graph *g = &s->g;
     const size_t n_classes = 3 * (size_t) g->n_tasks + 3;

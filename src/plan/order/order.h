@@ -5,13 +5,13 @@
 //   --order.c--> order of ops
 //
 // Terms of the order pass:
-//   task      an op that runs; pure views are not tasks
+//   task      an op that runs; a pure view (a view that writes nothing) is not a task
 //   block     the memory of a result
+//   die       a block dies after its last user has run, unless it is kept to the end
 //   cut task  a task that has the same tasks before it in every order
-//   part      the tasks between two cut tasks
-// A block dies after its last user, unless it is kept to the end. A result can take over the memory of a source that dies.
-// The live bytes depend only on the set of tasks that have run. So a search can work on sets, and each part can be reordered
-// alone.
+//   part      a range of an order that is reordered alone: the tasks after one cut task up to the next one
+// A result can take over the memory of a source that dies. The live bytes depend only on the set of tasks that have run, not on
+// their order. So a search can work on sets of tasks, and each part can be reordered alone.
 #pragma once
 
 #include "base/base.h"
@@ -76,7 +76,7 @@ struct order_part {
     struct order_lists used;     // local task -> blocks
     struct order_lists takeover; // local task -> blocks
     uint64_t *need;              // [n] size of the block that the task allocates
-    uint64_t *stay;              // [n] bytes that stay alive: need, or 0 if unused
+    uint64_t *stay;              // [n] bytes that stay alive after the task: need, or 0 if no task uses the block
 };
 
 // Fills in a part whose n, tasks and live are set. position: index of each task in the complete order.
@@ -98,7 +98,8 @@ enum order_result order_exact(
 // Beam search with `width` sets per step. Only orders with a peak below `limit` count.
 enum order_result order_beam(
     const struct order_part *p, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
-// Depth-first order from the tasks without successors back. The predecessor whose path allocates most comes first.
+// Makes the depth-first order from the tasks without successors back. Of several predecessors, the one whose path allocates most
+// bytes comes first.
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
 // Returns the peak of an order of the part; UINT64_MAX: out of memory.
 uint64_t order_part_peak(const struct order_part *p, const int32_t *order);

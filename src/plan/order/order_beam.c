@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// order_beam.c: a beam search over sets of tasks that have run, for parts of any size. Each step adds one task to each state and
-// keeps the `width` states with the lowest peak, then the fewest live bytes. Width 1 is a greedy order.
-// A task is free if it raises neither the live bytes nor the peak. If a state has free tasks, only one of them is tried.
-// A step costs width * (ready tasks + n / 64). The beam narrows to stay within WORK_MAX. At width 0 the search gives up. The
-// memory is O(n * width).
+// order_beam.c: a beam search over sets of tasks that have run, for parts of any size. Each step adds one task to each state. Of
+// the resulting states, it keeps the `width` states with the lowest peak; among equal peaks, those with the fewest live bytes.
+// With width 1, the result is a greedy order. A task is free if it raises neither the live bytes nor the peak. If a state has
+// free tasks, only one of them is tried. A step takes width * (ready tasks + n / 64) time. The width shrinks, down to 1, so that
+// the search stays within WORK_MAX. If the work is used up all the same, the search gives up. The memory is O(n * width).
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -23,7 +23,7 @@ struct trace {
     int32_t task;
 };
 
-// A possible state of the next step: `state`, then `task`.
+// A possible state of the next step: the state with index `state` of this step, after which `task` has run.
 struct candidate {
     uint64_t peak, live, hash; // of the possible state
     int32_t state, task;
@@ -156,7 +156,7 @@ static bool drop_duplicates(struct beam *m) {
     return true;
 }
 
-// Quickselect with Hoare's partition.
+// Keeps the `width` best candidates, by quickselect with Hoare's partition.
 static void select_best(struct beam *m) {
     struct candidate *c = m->candidates;
     size_t lo = 0, hi = m->n_candidates;

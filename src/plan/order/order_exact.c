@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // order_exact.c: finds the order of a part with the lowest peak, by a best-first search over sets of tasks that have run.
 //
-// A move runs all tasks that must run before some block can die. No block dies before the last task of a move, so the order
-// inside the move does not matter. A move that contains another move is not needed.
+// A move is the set of all tasks that must still run before some block can die. No block dies before the last task of a move has
+// run, so the order inside the move does not matter. A move that contains another move is not tried, because the smaller move can
+// be made first.
 // A move is free if it raises neither the live bytes nor the peak. A free move is made at once. This loses nothing, because live
-// bytes are a submodular function of the set: in a larger set, the move adds at most as many live bytes.
-// The set with the lowest peak is expanded first, then the set with the most tasks. The first complete set is the optimum.
+// bytes are a submodular function of the set of tasks: after more tasks have run, the move adds at most as many live bytes.
+// The set with the lowest peak is expanded first; of equal sets, the set with the most tasks. The first complete set is the
+// optimum.
 
 #include "base/min.h"
 #include "plan/order/order.h"
@@ -30,7 +32,7 @@ struct node {
 struct exact {
     const struct order_part *p;
     int32_t n_blocks;
-    uint64_t *needs;  // [n_blocks] tasks that must run before it dies
+    uint64_t *needs;  // [n_blocks] tasks that must run before the block dies
     uint64_t *size;   // [n_blocks]
     uint64_t *taker;  // [n_blocks] tasks that may take over the block
     uint64_t *before; // [n] all tasks that must run before this one
@@ -216,7 +218,7 @@ static bool table_reserve(struct exact *e) {
     return true;
 }
 
-// If the set is known with the same or a lower peak, *added is UINT32_MAX. False: out of memory.
+// Adds a node. *added: its index; UINT32_MAX if the set is already known with the same or a lower peak. False: out of memory.
 static bool node_add(struct exact *e, const struct node *node, uint32_t *added) {
     *added = UINT32_MAX;
     if (!table_reserve(e)) {
@@ -277,7 +279,7 @@ static bool node_expand(struct exact *e, uint32_t *x, uint64_t limit) {
     }
 }
 
-// Inside a move, the task that takes over a block comes last.
+// Writes the order of tasks that leads to node x. Inside a move, the task that takes over a block comes last.
 static void path_write(const struct exact *e, uint32_t x, int32_t *order) {
     int32_t at = e->p->n;
     for (; e->nodes[x].parent != UINT32_MAX; x = e->nodes[x].parent) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, except that a view
-// of several tasks is walked once per reader.
+// order_model.c: makes tasks, blocks and edges from ops; see order.h. The time is linear in ops and sources, with one exception:
+// a view that depends on several tasks is followed once per reader.
 //
 // A task has an edge to another task that reads its result, directly or through pure views. Two tasks keep their order if both
 // access memory that one of them writes, or if both have effects. A write into memory of size 0 counts as an effect.
@@ -75,11 +75,11 @@ struct build {
     struct order_graph *g;
     struct berth_arrays *mem;
     struct pairs edges, uses, takes;
-    int32_t *only_task;  // [n_ops] only task before a view; -1: none, -2: several
-    int32_t *stack;      // [n_ops] views that are being walked
+    int32_t *only_task;  // [n_ops] the only task that a pure view waits for; -1: none, -2: several
+    int32_t *stack;      // [n_ops] views that are being followed
     int32_t *seen;       // [n_ops] last reader that visited this op
     int32_t *last_write; // [n_ops] by root: the last task that wrote, -1: none
-    struct pairs reads;  // linked lists by root: tasks that have read since the last write
+    struct pairs reads;  // linked lists by root: tasks that have read the memory since the last write
     int32_t *read_head;  // [n_ops] by root: index in reads of the newest entry, -1: none
 };
 
@@ -131,7 +131,7 @@ static enum ggml_status ops_check(const struct berth_order_op *ops, size_t n_ops
     return GGML_STATUS_SUCCESS;
 }
 
-// An input may be a view of an input after it.
+// Finds the root of each op. An input may be a view of an input that comes later.
 static enum ggml_status roots_find(struct order_graph *g) {
     for (int32_t i = 0; i < g->n_ops; i++) {
         g->root[i] = -1;
@@ -210,7 +210,8 @@ static int32_t view_only_task(const struct build *b, int32_t i) {
     return only_task;
 }
 
-// Adds edges to t from the last writer of root r and, if t writes, from the readers since.
+// Adds a use of the memory of root r by task t. Adds edges to t from the last writer of r and, if t writes, from the readers
+// since that write.
 static bool use_add(struct build *b, int32_t t, int32_t r, bool writes) {
     const struct order_graph *g = b->g;
     const int32_t block = g->op_block[r];

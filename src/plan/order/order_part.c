@@ -16,8 +16,8 @@ struct local {
     int32_t *slot;  // [g->n_blocks] local number + 1, 0: unknown, -1: cannot die
 };
 
-// Returns -1 if block b cannot die in the part, because it has a user after the part. Such a user is found soonest from the last
-// user back.
+// Returns the local number of block b. Returns -1 if the block cannot die in the part, because it is kept to the end or has a
+// user after the part. The users are searched from the last one back, because such a user is then found soonest.
 static int32_t local_block(struct local *l, int32_t b) {
     const struct order_graph *g = l->g;
     if (l->slot[b] == 0) {
@@ -135,7 +135,8 @@ static bool part_blocks(struct order_part *p, struct berth_arrays *mem, struct l
     return true;
 }
 
-// While a task runs, at least its own blocks and the earlier blocks that cannot die in the part are alive.
+// Computes the bound of the part: while a task runs, at least the blocks that it uses or allocates are alive, and the earlier
+// blocks that cannot die in the part.
 static void part_bound(struct order_part *p, const struct local *l) {
     const struct order_graph *g = l->g;
     uint64_t mortal = 0; // bytes from before the part that may die

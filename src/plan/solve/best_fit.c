@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // best_fit.c: two classic placements.
-// 1. Online best fit in the order of first sections, as in ggml, so the planner is not worse than ggml. If the free list becomes
-//    long, there is no plan.
-// 2. Each block goes into the lowest gap, in a given order. Quadratic time.
+// 1. Online best fit in the order of first sections, as in ggml, so that the planner is not worse than ggml. If the free list
+//    becomes long, the method ends without a plan.
+// 2. Each block goes into the lowest gap, in a given order. The time is quadratic.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -190,7 +190,8 @@ int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int3
     return n;
 }
 
-// The order is by falling size. If primary is not NULL, the order is by rising sign * primary[i], then by falling size.
+// Places the blocks by falling size, each in the lowest gap. If primary is not NULL, the order is by rising sign * primary[i],
+// then by falling size.
 static int64_t place_by(const struct plan_prob *p, const int64_t *primary, int64_t sign, int64_t target, int64_t *off) {
     size_t n = (size_t) p->n;
     struct berth_arrays mem = {0};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // blocks.c: makes the blocks of one pool from the caller's items, and refuses invalid items. An alias group becomes one block,
-// its hull: all steps from the first to the last, at the size of the largest member. The sum of the sizes in a section may be too
-// high for a lower bound if the hull is larger than the group, or if a group of several members has a fixed offset
-// (bound_is_inexact). Cost: O(n); alias groups or items out of order need a sort.
+// its hull: the hull is alive at all steps from the first to the last of the group, and has the size of the largest member. If
+// the hull is larger than the group at some step, or if a group of several members has a fixed offset, the sum of the block sizes
+// of a section may be too high for a lower bound. The problem then has bound_is_inexact. The time is O(n). If there are alias
+// groups, or the items are not in the order of their first steps, a sort is added.
 
 #include "plan/solve/blocks.h"
 #include "base/min.h"
@@ -68,7 +69,8 @@ enum ggml_status berth_plan_items_check(
 
 // ---- alias groups ----
 
-// Sets *bound_is_inexact if the hull is larger than the group, or if a group of several members has a fixed offset.
+// Makes the hull of a group. Sets *bound_is_inexact if the hull is larger than the group, or if a group of several members has a
+// fixed offset.
 static enum ggml_status group_merge(struct raw_block *block, const struct berth_plan_item *items, const int32_t *ids,
     const int32_t *members, int32_t n, bool *bound_is_inexact) {
     *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};
@@ -120,8 +122,8 @@ static enum ggml_status group_check(const struct raw_block *group, uint64_t chun
         group->group, (unsigned long long) group->fixed, (unsigned long long) group->align, (unsigned long long) chunk_limit);
 }
 
-// A group without a fixed offset is one block. In a group with a fixed offset each member is a block, because the hull could
-// overlap other fixed items.
+// Adds the blocks of a group. A group without a fixed offset becomes one block. In a group with a fixed offset, each member
+// becomes a block, because the hull could overlap other fixed items.
 static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t n, struct raw_block *blocks, int32_t *n_blocks) {
     struct raw_block group = blocks[*n_blocks];
     if (group.fixed == BERTH_PLAN_ANY) {
@@ -148,7 +150,7 @@ static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t 
     }
 }
 
-// An item without bytes shares its group's block or has none.
+// Makes the blocks of all alias groups and single items. An item without bytes has the block of its group, or no block.
 static enum ggml_status pool_merge(
     struct plan_pool *pool, struct raw_block *blocks, int32_t *n_blocks, struct berth_scratch *scratch) {
     size_t n = (size_t) pool->n_ids;
@@ -221,7 +223,7 @@ static enum ggml_status fixed_check(
 
 // ---- the blocks ----
 
-// Updates the block numbers in block_of.
+// Sorts the blocks by first step, and updates the block numbers in block_of.
 static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32_t n, struct berth_scratch *scratch) {
     size_t m = (size_t) n;
     uint64_t *key = berth_scratch_take(scratch, 2 * m * sizeof *key);

@@ -24,7 +24,7 @@ static inline bool plan_lcm_ok(uint64_t x, uint64_t y, uint64_t *out) {
     return !__builtin_mul_overflow(x, y / plan_gcd(x, y), out) && *out <= (uint64_t) INT64_MAX;
 }
 
-// The keys have the order of the times.
+// Returns a sort key for a time. The keys have the same order as the times.
 static inline uint64_t plan_time_key(int64_t t) {
     return (uint64_t) t ^ (uint64_t) 1 << 63;
 }

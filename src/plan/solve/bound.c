@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// bound.c: computes a lower bound of the peak of a pool, without searching. The bound is the maximum of:
-//   live       the largest sum of sizes that are alive at one step; of an alias group only the largest live member counts
-//   padding    for each alignment A: the sum of the live blocks whose alignment is a multiple of A, each size rounded up to A.
-//              The largest padding is subtracted, because the highest block needs none
-//   fixed      the end of each fixed block, and the lowest possible end of each block that is alive with fixed blocks
-// With chunks, only the live bytes are a bound: padding and holes may be at the unused end of a chunk.
+// bound.c: computes a lower bound of the peak of a pool, without searching. The bound is the maximum of these numbers:
+// - live bytes: the largest sum of the sizes of items that are alive at the same step. Of an alias group, only the largest live
+//   member counts.
+// - padded bytes, for each alignment A: the largest sum of the sizes, each rounded up to A, of live blocks whose alignment is a
+//   multiple of A. The largest padding is subtracted, because the highest block needs no padding.
+// - fixed blocks: the end of each fixed block, and the lowest possible end of each block that is alive together with fixed
+//   blocks.
+// With chunks, only the live bytes are a bound, because padding and holes may be at the unused end of a chunk.
 
 #include "base/min.h"
 #include "plan/solve/blocks.h"
@@ -46,7 +48,8 @@ static int32_t find_time(const uint64_t *times, int32_t n, uint64_t key) {
     return lo;
 }
 
-// members is sorted by falling size. Each member counts at the times that no larger member covers.
+// Adds the events of an alias group. members is sorted by falling size. Each member counts only at the times that no larger
+// member covers.
 static void events_add_group(struct events *e, const struct plan_pool *pool, const int32_t *members, int32_t n) {
     uint64_t *times = e->times;
     int32_t *next = e->next;
@@ -195,7 +198,7 @@ static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *t
     return most - slack;
 }
 
-// Only the first N_ALIGNS different alignments can raise the bound.
+// Only the first N_ALIGNS different alignments are tried, to limit the time.
 #define N_ALIGNS 16
 
 static enum ggml_status raise_by_alignments(struct plan_pool *pool) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // check.c: checks whether a plan is valid. In debug builds the planner checks every plan before it returns the plan.
-// The items are taken by rising offset. A tree over time holds the highest end so far. An item collides if the highest end in its
-// lifetime is above its offset. Members of one alias group may share bytes, so they are checked before any of them is entered.
-// The cost is O(n log n).
+// The items are entered into a tree over time, by rising offset. The tree holds the highest end of the entered items for each
+// time. An item collides if the highest end in its lifetime is above its offset. Members of one alias group may share bytes, so
+// all members are checked before any of them is entered. The time is O(n log n).
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -72,8 +72,8 @@ static bool spots_meet(const struct spot *x, const struct spot *y) {
            y->off < x->off + x->size && !(x->alias > 0 && x->alias == y->alias);
 }
 
-// Indices with their sort keys and the scratch of the sort. The sort is stable. To sort by several keys, sort by the least
-// significant key first.
+// Indices with their sort keys and the scratch of the sort. The sort is stable, so to sort by several keys, the least significant
+// key is sorted first.
 struct order {
     int32_t *idx, *tmp_idx;
     uint64_t *key, *tmp_key;
@@ -178,7 +178,8 @@ static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t 
     return found;
 }
 
-// Each pool has a tree over its own times, so many pools cost no more than one.
+// Returns the first spot that collides, -1: none, -2: out of memory. Each pool has a tree over its own times, so many pools take
+// no more time than one.
 static int64_t spots_sweep(const struct spot *spots, struct order *o) {
     int64_t found = -1;
     order_sort(o, spots, BY_ALIAS);

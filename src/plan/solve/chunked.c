@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 // chunked.c: finds better plans for a pool of several chunks. The used length of a chunk is the highest end of its blocks. The
-// cost of a plan is the sum of the used lengths of its chunks. Each block goes where the used length grows least. Among such
-// places, the block takes the smallest gap. Four orders of the blocks are tried. Then pairs of blocks are exchanged in the best
-// order. With the blocks in the order of their first steps, the method is ggml's online best fit. The method proves no bound. It
-// takes O(n^2) per order.
+// cost of a plan is the sum of the used lengths of its chunks. The blocks are placed in a given order. Each block goes where the
+// used length of its chunk grows least; of several such places, it takes the smallest gap. Four orders of the blocks are tried.
+// Then pairs of blocks are exchanged in the best of these orders. With the blocks in the order of their first steps, the method
+// is ggml's online best fit. The method proves no bound. It takes O(n^2) per order.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-#define BLOCKS_MAX 2000   // problems with more blocks keep their plan
-#define FAST_WORK 2000000 // limit on exchanges * blocks^2 without a deadline; 4 ms
-#define TRIES_PER_BLOCK 400
+#define BLOCKS_MAX 2000     // problems with more blocks keep their plan
+#define FAST_WORK 2000000   // limit on exchanges * blocks^2 without a deadline; 4 ms
+#define TRIES_PER_BLOCK 400 // limit on exchanges per block
 
 struct chunked {
     const struct plan_prob *p;

@@ -65,7 +65,8 @@ static bool is_over(struct exhaust *x) {
     return x->is_late || plan_is_done(x->state, x->goal);
 }
 
-// level: the highest offset of a placed block. peak: the highest end of a placed block.
+// Tries all ways to place the open blocks at or above `level`, the highest offset of a placed block. peak: the highest end of a
+// placed block.
 static void level_search(struct exhaust *x, int64_t level, int64_t peak) {
     if (x->n_open == 0) {
         memcpy(x->state->spare, x->off, (size_t) x->p->n * sizeof *x->off);
@@ -132,7 +133,7 @@ void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, in
 
 // ---- local search ----
 
-#define TRIES_PER_BLOCK 400
+#define TRIES_PER_BLOCK 400 // limit on exchanges per block
 
 static uint64_t random_below(uint64_t *state, uint64_t below) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// critical.c: plans a problem by an exact search over its core: the blocks that are alive in some section with a total near the
-// bound. The core is small (10 of 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core does not fit, the
-// bound rises. If the core fits, the other blocks go into the lowest gaps, the blocks of fuller sections first. If a block finds
-// no gap, a larger core is tried.
+// critical.c: plans a problem by an exact search over its core. The core is all blocks that are alive in some section with a
+// total near the bound. The core is small (10 of 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core
+// does not fit into the capacity, the bound rises. If the core fits, the other blocks go into the lowest gaps, the blocks of
+// fuller sections first. If a block finds no gap, a larger core is tried.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -82,7 +82,7 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
     return answer;
 }
 
-// Returns the peak, -1: some block has no gap, -2: out of memory.
+// Places the other blocks around the core. Returns the peak, -1: some block has no gap, -2: out of memory.
 static int64_t core_complete(struct core *c) {
     const struct plan_prob *p = c->p;
     size_t n = (size_t) p->n;

@@ -2,26 +2,25 @@
 // exact.c: answers "does this problem fit into C units?" by branch and bound over canonical plans. In a canonical plan no block
 // can slide down: each block is at offset 0 or directly on another block. exact_state.h defines the terms.
 //
-// A node tries a candidate of one valley at its sky. If that fails, the node adds the fact that the block is above its sky. This
-// covers all plans, whichever valley is filled first. If the valley with the least slack is filled first, wrong choices fail soon
-// (instance G of MiniMalloc's set: 420 nodes; 466,637 nodes with the lowest valley first).
-// Facts that hold at each node:
+// A node of the search tree tries a candidate of one valley at its sky. If that fails, the node adds the fact that the block is
+// above its sky, and continues with another candidate. This covers all plans, whichever valley is filled first. If the valley
+// with the least slack is filled first, wrong choices fail soon. For example, instance G of MiniMalloc's set takes 420 nodes this
+// way, and 466,637 nodes if the lowest valley is filled first. Facts that hold at each node:
 // - Resting: if low[i] > sky[i], then low[i] >= min(low[j] + size[j]) over unplaced neighbours j. One of these
 //   neighbours keeps i from sliding to its sky.
 // - Valley: a valley is adjacent sections with one floor that is lower than the floors on both sides. If no candidate can use a
 //   valley, its floor rises to the lower of these two floors.
-// - Not first: a block that cannot be the lowest of a section is above a block that can.
-// A rule that excludes plans also gives the least capacity that may allow these plans. The least of these capacities is the next
-// capacity worth asking for (*next).
-// A node takes 3 to 10 us at 200 to 300 blocks.
+// - Not first: a block that cannot be the lowest of a section is above a block that can be the lowest.
+// A rule that excludes plans also computes the least capacity that may allow these plans. The least of all these capacities is
+// the next capacity worth asking for (*next). A node takes 3 to 10 us at 200 to 300 blocks.
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
 
 #include <string.h>
 
-#define BLAME_LEAST 0.1   // keeps the divisor above 0
-#define BLAME_UNIT 1e6    // turns candidates / failures into an integer
+#define BLAME_LEAST 0.1   // added to the failures of a valley, so that they can be a divisor
+#define BLAME_UNIT 1e6    // factor that turns candidates / failures into an integer
 #define NODE_NS 300       // counted work of a node
 #define INSPECT_NS 5      // counted work of one inspection of a block or section
 #define ASK_INSPECTED 20  // inspections per block and section at the start
@@ -111,7 +110,8 @@ bool berth_exact_is_over(struct exact *x) {
     return x->is_late || x->is_out_of_memory || x->n_nodes > x->ask->max_nodes;
 }
 
-// A wrong choice fails soonest in valleys with few candidates and many failures.
+// Returns the number of candidates divided by the blame of the valley's sections. A wrong choice fails soonest in valleys with
+// few candidates and many failures, so these are filled first.
 static int64_t valley_blame(const struct exact *x, const struct exact_run *r) {
     double n_candidates = 0, n_failed = BLAME_LEAST;
     for (int32_t s = r->lo; s < r->hi; s++) {
@@ -136,7 +136,7 @@ static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
     }
 }
 
-// berth_exact_settle has ensured that every valley has a candidate.
+// Chooses a candidate of the valley with the least rank. berth_exact_settle has ensured that every valley has a candidate.
 int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
     struct exact_run best = {.best = -1};
     if (part.n == 0) {
@@ -196,7 +196,7 @@ bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_part_wide, struc
            berth_exact_raise(x, i, x->sky[i] + 1) && berth_exact_settle(x, part);
 }
 
-// Requires berth_exact_settle. The caller undoes the changes in the trail.
+// Searches for a plan of the part. Requires that berth_exact_settle was called. The caller undoes the changes in the trail.
 static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
     for (;;) {
         int32_t i = berth_exact_choose(x, part);
@@ -227,7 +227,7 @@ static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
     }
 }
 
-// False: the size of a block or the total of a section exceeds the capacity.
+// Resets the state for an ask. False: the size of a block or the total of a section exceeds the capacity.
 static bool exact_start(struct exact *x, const struct exact_ask *ask) {
     const struct plan_prob *p = x->p;
     const size_t n = (size_t) p->n;

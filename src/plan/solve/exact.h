@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// exact.h: answers "does this plain problem fit into C units?" by branch and bound. One such question is called an ask.
+// exact.h: answers the question "does this plain problem fit into C units?" by branch and bound. An ask is one such question.
 #pragma once
 
 #include "plan/solve/plan.h"
@@ -12,15 +12,16 @@ enum exact_answer {
     EXACT_UNKNOWN, // the node limit or the time limit ended the search
 };
 
-// Pruning rules. Tests switch off single rules. exact_state.h defines neighbours, sky and candidate.
+// Pruning rules. Each comment is a fact that may be assumed without losing all plans. Tests switch off single rules.
+// exact_state.h defines neighbour, sky, candidate and part.
 enum exact_rule {
-    EXACT_DOMINANCE = 1,  // a block is at its sky if no unplaced neighbour keeps it from sliding down to its sky
+    EXACT_DOMINANCE = 1,  // if no unplaced neighbour keeps a block from sliding down to its sky, the block is at its sky
     EXACT_SKY_ONLY = 2,   // a candidate is tried above its sky only if an unplaced neighbour could be between it and its sky
     EXACT_SPLIT = 4,      // disconnected ranges of sections are searched separately
     EXACT_NOT_FIRST = 8,  // a block that cannot be the lowest of a section is above a block that can
     EXACT_RESTING = 16,   // a block that cannot be at its sky rests on an unplaced neighbour
     EXACT_PART_WIDE = 32, // a block that is alive in all sections of its part is at the bottom
-    EXACT_SUBSETS = 64,   // any subset of a section's blocks must fit between the lowest of them and C
+    EXACT_SUBSETS = 64,   // any subset of a section's unplaced blocks must fit between the least low of the subset and C
     EXACT_TWINS = 128,    // of equal blocks, the one with the lower number is lower
     EXACT_SORTED = 256,   // if a block is directly on another one with the same lifetime, the lower block is not smaller
     EXACT_BORDERS = 512,  // in sections with little slack, a block that begins overlaps the addresses of a block that ends
@@ -52,7 +53,7 @@ struct exact_ask {
     unsigned rules;              // EXACT_ALL, or fewer rules in tests
     // If a section cannot hold its unplaced blocks, the blame of these blocks and of the section grows by 1.
     float *blame;             // [n + n_sec] of blocks, then sections; NULL: not counted
-    float weight;             // multiplies the most blamed block's size by 1 + weight
+    float weight;             // for the preorder, the size of the most blamed block counts as size * (1 + weight)
     int32_t width;            // beam width; 0: depth first
     int64_t max_nodes;        // node limit
     int64_t deadline_us;      // on the clock of plan_now_us(work); INT64_MAX: none
@@ -61,7 +62,7 @@ struct exact_ask {
     struct plan_watch *watch; // callback that may end the search; NULL: none
 };
 
-// If the answer is EXACT_FITS, fills off. If the answer is EXACT_NO, sets *next. Adds to *n_nodes. *is_late: the deadline, stop
-// or watch ended the search.
+// Answers an ask. If the answer is EXACT_FITS, fills off. If the answer is EXACT_NO, sets *next. Adds the number of nodes to
+// *n_nodes. *is_late: the deadline, stop or watch ended the search.
 enum exact_answer berth_exact_ask(
     struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late);

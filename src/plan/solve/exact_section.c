@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // exact_section.c: derives conclusions about the unplaced blocks of one section; exact_state.h defines low, slack and C.
-// 1. A section is a one-machine scheduling problem: a block is a job with release time low and length size; C is the deadline.
-//    O(n).
-// 2. At a border of a section with little slack, a block that begins must overlap the addresses of a block that ends. O(blocks at
-//    the border).
+// 1. A section is a one-machine scheduling problem: a block is a job with release time low and length size, and C is the deadline
+//    of all jobs. The time is O(n).
+// 2. At a border of a section with little slack, a block that begins must overlap the addresses of a block that ends. The time is
+//    linear in the number of blocks at the border.
 
 #include "base/min.h"
 #include "plan/solve/exact_state.h"
@@ -18,8 +18,8 @@ struct section {
     int32_t n;
 };
 
-// Moves the unplaced blocks to the front of ids, where they stay for the next call. rest: the sum of their sizes. *least,
-// *highest: the least and the largest low.
+// Lists the unplaced blocks of a section, whose sizes sum to `rest`. Moves them to the front of ids, so that the next call finds
+// them there. *least, *highest: the least and the largest low.
 static struct section section_new(const struct exact *x, int32_t *ids, int64_t rest, int64_t *least, int64_t *highest) {
     struct section c = {ids, x->sums, x->sums + x->p->n, 0};
     *least = EXACT_PLACED;
@@ -57,7 +57,7 @@ static void section_sort(struct section c) {
     }
 }
 
-// The blocks from k on must fit between low[k] and C, for each k. rest: the sum of the sizes of all unplaced blocks.
+// Returns true if for each k, the blocks from k on fit between low[k] and C. rest: the sum of the sizes of all unplaced blocks.
 static bool section_subsets_fit(struct exact *x, struct section c, int64_t rest) {
     for (int32_t k = 0; k < c.n && (x->ask->rules & EXACT_SUBSETS); k++) {
         if (!exact_holds(x, c.low[k] + rest)) {
@@ -77,7 +77,8 @@ static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_
     return max_i64(end, low);
 }
 
-// For each k < N_NOT_FIRST: of the blocks from k on, those that cannot be the lowest are above a block that can.
+// Applies the rule EXACT_NOT_FIRST to the blocks from k on, for each k < N_NOT_FIRST: those that cannot be the lowest are above a
+// block that can be the lowest.
 static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
     int64_t latest = x->ask->cap - rest; // highest offset of the subset's lowest block
     int32_t to = 0;                      // blocks [k, to) can be the lowest
@@ -138,9 +139,9 @@ static int64_t side_least(const struct exact *x, struct side side, int32_t *only
 }
 
 // Checks one border of section s. own: the blocks of s that are not alive beyond the border. other: the blocks that are alive
-// beyond the border but not in s. Above floor, at most slack units of s stay unused. So an unplaced block of other overlaps the
-// addresses of a block of own if it is larger than the slack and is not below floor. It begins at most slack units below the
-// lowest block of own. It ends at most slack units above the highest block of own.
+// beyond the border but not in s. Above floor, at most slack units of s stay unused. So if an unplaced block of `other` is larger
+// than the slack and is not below floor, it overlaps the addresses of a block of `own`. It begins at most slack units below the
+// lowest block of `own`, and ends at most slack units above the highest block of `own`.
 static bool border_check(struct exact *x, int32_t s, struct side own, struct side other) {
     const int64_t *size = x->p->size;
     const int64_t slack = x->slack[s];
@@ -182,7 +183,7 @@ static bool borders_check(struct exact *x, int32_t s) {
     return ok;
 }
 
-// Also updates the slack of s.
+// Returns true if the unplaced blocks of s fit above `least`, the least low. Also updates the slack of s.
 static bool section_holds(struct exact *x, int32_t s, int64_t least) {
     const int64_t slack = x->ask->cap - x->rest[s] - least;
     if (slack >= 0 && x->slack[s] != slack) {
@@ -191,7 +192,7 @@ static bool section_holds(struct exact *x, int32_t s, int64_t least) {
     return exact_holds(x, least + x->rest[s]);
 }
 
-// Applies the rules only to the set of all unplaced blocks, not to its subsets.
+// Checks a section with many blocks. Applies the rules only to the set of all unplaced blocks, not to its subsets.
 static bool section_check_large(struct exact *x, int32_t s) {
     const int64_t latest = x->ask->cap - x->rest[s];
     int32_t *ids = x->sec_ids + x->sec_at[s];

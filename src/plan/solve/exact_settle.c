@@ -28,7 +28,8 @@ void berth_exact_undo(struct exact *x, size_t mark) {
 
 // ---- propagation ----
 
-// First in, first out: a section is checked after most changes to its neighbours.
+// Puts the sections of block i into the queue. The queue is first in, first out, so a section is checked after most changes to
+// its neighbours.
 static void queue_block(struct exact *x, int32_t i) {
     for (int32_t s = x->p->begin[i]; s < x->p->end[i]; s++) {
         if (!x->is_queued[s]) {
@@ -86,9 +87,9 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
 
 // ---- blocks that cannot be at their sky ----
 
-// Block i cannot be at its sky. So it rests on an unplaced neighbour (support), and an unplaced neighbour (blocker) keeps it from
-// sliding down. The support and the blocker of an earlier node are tested first. False: there is no support or blocker, or block
-// i does not fit.
+// Block i cannot be at its sky. So it rests on an unplaced neighbour (its support), and an unplaced neighbour (its blocker) keeps
+// it from sliding down to its sky. The support and the blocker that an earlier node found are tested first. Returns false if
+// there is no support or no blocker, or if block i does not fit.
 static bool rest_on(struct exact *x, int32_t i) {
     const int64_t *size = x->p->size;
     const int64_t sky_end = x->sky[i] + size[i];
@@ -195,7 +196,7 @@ struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo
     return r;
 }
 
-// *has_raised: some valley had no candidate.
+// Raises the floor of each valley without a candidate. *has_raised: there was such a valley. False: there is no plan.
 static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_raised) {
     const struct plan_prob *p = x->p;
     const int32_t *list = x->lists + part.list;

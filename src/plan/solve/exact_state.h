@@ -3,15 +3,16 @@
 //
 //   C          the capacity in units
 //   neighbours blocks with a common section
+//   part       unplaced blocks that share no section with other unplaced blocks; a part can be searched separately
 //   conclusion a fact about all plans that are still possible at a node
 //   sky[i]     the highest end of a placed neighbour of block i; a block is always placed at its sky
 //   low[i]     a lower bound of the offset of block i; low[i] >= sky[i]
 //   floor[s]   a lower bound of the offsets of all unplaced blocks in section s
-//   rest[s]    the unplaced units of section s
+//   rest[s]    the sum of the sizes of the unplaced blocks of section s
 //   slack[s]   the units that may stay unused in section s: C - rest[s] - min(low) over its unplaced blocks
-//   span[s]    the number of unplaced blocks that are alive in sections s - 1 and s
-//   candidate  an unplaced block i with low[i] == sky[i] == floor[s] in all of its sections s
-//   part-wide  said of a candidate that is alive in all sections of its part
+//   span[s]    the number of unplaced blocks that are alive in both sections s - 1 and s
+//   candidate  an unplaced block that can be placed next: low[i] == sky[i] == floor[s] in all of its sections s
+//   part-wide  a part-wide block is a candidate that is alive in all sections of its part
 // Invariants: slack >= 0; low[i] = EXACT_PLACED for placed blocks; max(floor) <= low[i] <= C - size[i] for unplaced blocks.
 #pragma once
 
@@ -26,11 +27,10 @@ struct exact_change {
     int64_t old; // value before the change
 };
 
-// Unplaced blocks that share no section with other unplaced blocks.
 struct exact_part {
-    size_t list; // first index in lists; placed blocks move to the end
-    int32_t n;
-    int32_t lo, hi; // sections
+    size_t list;    // the blocks are exact.lists[list .. list + n); a block that is placed moves to the end of the list
+    int32_t n;      // number of unplaced blocks
+    int32_t lo, hi; // the part has the sections [lo, hi)
 };
 
 struct exact {
@@ -59,9 +59,9 @@ struct exact {
     int32_t *best_at; // [n_sec] best candidate that starts here, -1: none
     int32_t *n_at;    // [n_sec] number of candidates that start here
     int32_t *twin;    // [n] the equal block before i, -1: none
-    int32_t *peer;    // [n] circular list of blocks with equal lifetime
-    int32_t *support; // [n] neighbour on which i may rest
-    int32_t *blocker; // [n] neighbour that may stop i from sliding down
+    int32_t *peer;    // [n] next block with the same lifetime, as a circular list
+    int32_t *support; // [n] neighbour on which block i may rest
+    int32_t *blocker; // [n] neighbour that may keep block i from sliding down
     struct exact_change *trail;
     size_t n_trail, cap_trail;
     int32_t *lists; // stack of block lists, from the root on
@@ -70,8 +70,8 @@ struct exact {
     int32_t *tmp;  // [n] scratch of the sort
     int64_t *sums; // [2n] scratch of a section check
     const struct exact_ask *ask;
-    int64_t next;        // least capacity that is not ruled out
-    int64_t n_nodes;     // of this ask
+    int64_t next;        // least capacity that the search has not ruled out; see exact_holds
+    int64_t n_nodes;     // number of nodes of this ask
     int64_t n_inspected; // blocks and sections inspected since the last node
     double blame_max;    // the largest blame of a block at the start of the ask, at least 1
     // Set by berth_exact_note_candidates:
@@ -100,17 +100,18 @@ static inline bool exact_holds(struct exact *x, int64_t value) {
 
 // ---- exact_settle.c ----
 
-// Logs the old value in the trail.
+// Sets a number and logs its old value in the trail.
 void berth_exact_set(struct exact *x, int64_t *at, int64_t value);
 void berth_exact_undo(struct exact *x, size_t mark);
 // Raises low[i]. False: block i would then end above the capacity.
 bool berth_exact_raise(struct exact *x, int32_t i, int64_t low);
-// Places block i at its sky and derives no conclusions. *has_split: two adjacent sections of i now share no unplaced block.
-// False: some neighbour would end above the capacity.
+// Places block i at its sky without deriving conclusions. Sets *has_split to true if two adjacent sections of i now share no
+// unplaced block. False: some neighbour would end above the capacity.
 bool berth_exact_place(struct exact *x, int32_t i, bool *has_split);
-// Excludes plans in which a larger block with the same lifetime is directly on block i: exchanging the two gives an equal plan.
-// False: one of the larger blocks would end above the capacity.
+// Excludes plans in which a larger block with the same lifetime is directly on block i, because exchanging the two blocks gives
+// another plan with the same peak. False: one of the larger blocks would end above the capacity.
 bool berth_exact_sort_on(struct exact *x, int32_t i);
+// Finds the candidates of the part: fills best_at, n_at, part_wide_id, noted_lo and noted_hi.
 void berth_exact_note_candidates(struct exact *x, struct exact_part part);
 // Returns the run that begins at section s of [lo, hi). At a border that no unplaced block crosses, left or right is
 // EXACT_PLACED.
@@ -118,7 +119,7 @@ struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo
 // Derives all conclusions for a part. False: there is no plan.
 bool berth_exact_settle(struct exact *x, struct exact_part part);
 
-// The queue must not be empty.
+// Removes and returns the first section of the queue, which must not be empty.
 int32_t berth_exact_queue_take(struct exact *x);
 
 // ---- exact_section.c ----

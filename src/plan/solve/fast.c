@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-// fast.c: finds the first plan, in nearly linear time. It tries the methods of a table until a plan reaches the bound or the
-// capacity. Each method must find a lower peak than the best plan. If a plain problem has a small core (critical.c), the core is
-// then searched exactly.
-// If alignments differ, greedy passes waste padding. So one method places large alignments first, blocks slide down into padding,
-// and constrained.c tries all plans if there are few blocks.
+// fast.c: finds the first plan, in nearly linear time. It tries the methods of a table, one after another, until a plan reaches
+// the bound or the capacity. A plan is kept if its peak is lower than the best peak so far. If a plain problem has a small core
+// (critical.c), the core is then searched exactly. If alignments differ, greedy passes waste memory for padding. Against this
+// waste, one method places blocks with large alignments first, then blocks slide down into padding, and constrained.c tries all
+// plans if there are few blocks.
 
 #include "plan/solve/plan.h"
 
-#define LARGEST_FIRST_MAX 2000 // blocks; quadratic methods then take 1 ms
-#define CORE_MAX 64            // blocks; the largest core that is searched
+#define LARGEST_FIRST_MAX 2000 // largest number of blocks for methods of quadratic time, which then take 1 ms
+#define CORE_MAX 64            // largest number of blocks in a core that is searched
 
-#define AIMED_MAX 50000 // blocks; an aimed pass takes more memory
+#define AIMED_MAX 50000 // largest number of blocks for an aimed pass, which takes more memory
 #define FEW_WORK 200000 // limit on nodes * blocks^2 of constrained.c; 0.4 ms
 
-#define BRIEF_MIN 64 // blocks; with fewer, all methods take negligible time
+#define BRIEF_MIN 64 // is_brief is ignored for up to this number of blocks, because all methods then take negligible time
 #define N_BRIEF 6    // number of methods that run if is_brief is set
 
 enum kind { OUTWARD, GREEDY_PASS, AIMED_PASS, ALIGNED_PASS, BEST_FIT, LARGEST_FIRST, MOST_ALIGNED_FIRST };
@@ -38,7 +38,8 @@ static const struct {
     {"aimed greedy TAW", AIMED_PASS, PLAN_TAW},
 };
 
-// Repeats as long as the peak falls. False: out of memory.
+// Places the blocks again in the order of their offsets, each in the lowest gap. Repeats this as long as the peak falls. False:
+// out of memory.
 static bool slide_down(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
     int64_t peak = s->peak == PLAN_NO_CAP ? -1 : 0;
     while (peak >= 0 && !plan_is_done(s, g)) {

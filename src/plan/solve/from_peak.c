@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// from_peak.c: plans outward from the fullest section, called the peak here. The blocks of the peak are stacked without gaps.
-// Then one walk goes forward in time and one backward. A walk places each block when its lifetime begins and frees it when its
-// lifetime ends. This reaches the bound for 524 of 553 buffers of real graphs.
+// from_peak.c: plans outward from the fullest section. In this file, this section is called the peak. The blocks of the peak are
+// stacked without gaps. Then one walk goes forward in time and another goes backward. A walk places each block when its lifetime
+// begins and frees it when its lifetime ends. This reaches the bound for 524 of 553 buffers of real graphs.
 //
-// A walk puts a block next to the neighbour that ends soonest after the block, so that the two soon leave one common gap. A
-// neighbour is an adjacent block or a wall (address 0 or the bound). If a walk fails, it is repeated with another rule: the
-// smallest gap. If that fails too, the peak is stacked in another order.
-// The cost is O(n * gaps). The method ends without a plan if there are many gaps.
+// A walk puts a block into a gap. The neighbours of a gap are the block or wall below it and the block or wall above it; the
+// walls are address 0 and the bound. The block goes next to the neighbour whose lifetime ends soonest after the end of the
+// block's own lifetime, so that the two soon leave one common gap. If a walk fails, it is repeated with another rule: the
+// smallest gap. If that fails too, the peak is stacked in another order. The time is O(n * gaps). If there are many gaps, the
+// method ends without a plan.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
 
 #define WORK_PER_BLOCK 64           // limit on inspected gaps per block, on average
-#define FOREVER ((int64_t) 1 << 40) // sections by which a wall outlives a block
+#define FOREVER ((int64_t) 1 << 40) // number of sections by which a wall outlives a block
 
 struct gap {
     int64_t off, size;
@@ -32,7 +33,7 @@ struct walk {
     int64_t work;
     int32_t failed_section; // the section where a walk failed, -1: none, -2: out of memory
     bool is_backward;       // the walk goes from later to earlier sections
-    bool is_by_size;        // the gap's size decides first
+    bool is_by_size;        // the second rule: a block goes into the smallest gap
 };
 
 // Returns the end of a block's lifetime in the direction of the walk.
@@ -89,7 +90,8 @@ static void block_remove(struct walk *w, int32_t i) {
     link_gap(w, k);
 }
 
-// Returns how long the neighbour outlives the new block; less is better. Neighbours that end earlier are worst.
+// Returns for how many sections the neighbour outlives the new block; less is better. A neighbour that ends before the block gets
+// a value above 2 * FOREVER, which is worse than a wall.
 static inline int64_t gap_distance(const struct walk *w, int32_t neighbour, int64_t end) {
     const int64_t by = neighbour < 0 ? FOREVER : lifetime_end(w, neighbour) - end;
     return by >= 0 ? by : 2 * FOREVER - by;
@@ -149,8 +151,8 @@ static bool block_insert(struct walk *w, int32_t i) {
 
 // ---- the walks ----
 
-// The block with the largest reach, the earliest start or the largest size is at the bottom. reach: larger distance from the peak
-// to an end of the lifetime.
+// The order in which the blocks of the peak are stacked: the block with the largest reach, the earliest start or the largest size
+// is at the bottom. The reach of a block is the distance from the peak to the begin or end of its lifetime, whichever is larger.
 enum stacking { BY_REACH, BY_START, BY_SIZE };
 
 static inline int64_t block_weight(const struct plan_prob *p, int32_t i, int32_t s, enum stacking by) {

@@ -3,8 +3,8 @@
 // Unplaced blocks are kept by width class: one class per power of two below 256, eight above. The blocks of a class are sorted by
 // first section, in leaves of 16 slots. A tree over the leaves holds the least end and the best rank.
 // w_max is the largest width of a class. A block that begins at least w_max sections before the end of a valley also ends inside
-// the valley. A node with only such blocks needs no descent (10^6 blocks: 25 us per block with one class per power of two, 3 us
-// with eight).
+// the valley. If a node has only such blocks, its best rank is the result, and the query does not descend further. Narrow classes
+// make this more frequent: with 10^6 blocks, a query takes 25 us per block with one class per power of two, and 3 us with eight.
 // Loops over a leaf have no branches, so that the compiler can vectorise them.
 
 #include "base/min.h"
@@ -42,7 +42,7 @@ void berth_greedy_pass_free(struct greedy_pass *d) {
     }
 }
 
-// The blocks of p are already sorted by rising begin.
+// Puts the blocks into the slots of their classes. The blocks of p are already sorted by rising begin.
 static void greedy_fill_slots(struct greedy_pass *d) {
     const struct plan_prob *p = d->p;
     int32_t at[GREEDY_CLASSES]; // next free slot, by class number

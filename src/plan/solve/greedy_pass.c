@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // greedy_pass.c: places each block once, valley by valley. plan.h defines skyline and valley. A segment is a sequence of sections
-// with the same skyline level. The floor of a valley is its level; the wall is the level of its lower neighbour. The best block
-// whose lifetime is inside the valley goes on the floor. If there is none, the floor rises to the wall; only this wastes memory.
-// Valleys do not affect each other, so their order does not matter.
+// with the same skyline level. The floor of a valley is its level. The wall of a valley is the lower of the levels on its two
+// sides. The best block whose lifetime is inside the valley goes on the floor. If there is no such block, the floor rises to the
+// wall; only this wastes memory. Valleys do not affect each other, so the order in which they are filled does not matter.
 //
 // An aimed pass prefers blocks of the section with the most unplaced units. It ends if that section must exceed the target.
-// At most 3n steps with one query each: at most 1 us per block up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).
+// A pass has at most 3n steps with one query each. It takes at most 1 us per block up to 10^4 blocks, and 2 us per block at 10^6
+// blocks (bench/plan.c scale).
 
 #include "plan/solve/greedy_pass.h"
 #include "base/min.h"
@@ -45,7 +46,7 @@ static void unplaced_subtract(struct greedy_pass *d, int32_t lo, int32_t hi, int
     }
 }
 
-// Of equal sections, the first is found.
+// A search for the section in [lo, hi) with the most unplaced units. Of several such sections, the first is found.
 struct unplaced_search {
     int32_t lo, hi;
     int32_t at;   // the section found so far

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // greedy_pass.h: the state of a greedy pass. greedy_index.c finds the best unplaced block of a valley, greedy_pass.c places it.
-// Terms: width class: blocks of similar width, in consecutive slots of one table, sorted by first section. cell: a range of
-// 1 << shift sections. rank: position of a block by priority, 0 is the best. plan.h defines section, width, skyline and valley.
+// Terms:
+// - A width class is all blocks of similar width. They are in consecutive slots of one table, sorted by first section.
+// - A cell is a range of 1 << shift sections.
+// - The rank of a block is its position by priority; 0 is the best.
+// plan.h defines section, width, skyline and valley.
 #pragma once
 
 #include "plan/solve/plan.h"
@@ -29,9 +32,10 @@ struct greedy_class {
     int32_t *cell;            // [(n_sec >> shift) + 2]: first block with begin >= index << shift, relative to slot
 };
 
+// A segment of the skyline: consecutive sections with the same level.
 struct greedy_segment {
-    int64_t level;
-    int32_t lo; // first section; the segment ends where the next one begins
+    int64_t level; // skyline of its sections
+    int32_t lo;    // first section; the segment ends where the next one begins
 };
 
 struct greedy_pass {

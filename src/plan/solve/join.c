@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // join.c: finds blocks that have the same offset in every plan within the capacity, and makes one block of them.
-// If the totals of two adjacent sections equal the capacity, the blocks that begin fill exactly the addresses of the blocks that
-// end. If only one block ends and one begins, both have the same offset (a pair). This removes a tenth of the blocks of problems
-// like MiniMalloc's benchmarks.
-// A plan of the joined problem is a plan of the original problem. A proof that there is no plan holds at this capacity only.
+// If the totals of two adjacent sections equal the capacity, the blocks that begin at the border fill exactly the addresses of
+// the blocks that end there. If only one block ends and one begins, the two have the same offset; they are called a pair. In
+// problems like MiniMalloc's benchmarks, this removes a tenth of the blocks. A plan of the joined problem is a plan of the
+// original problem. A proof that there is no plan holds at this capacity only.
 
 #include "plan/solve/plan.h"
 
 #include <string.h>
 
-// next[i]: the block that forms a pair with block i, -1: none. Returns the number of pairs.
+// Finds the pairs. next[i]: the later block that forms a pair with block i, -1: none. Returns the number of pairs.
 static int32_t find_pairs(const struct plan_prob *p, int64_t cap, int32_t *next, int32_t *ending) {
     int32_t n_pairs = 0;
     int32_t *n_ends = ending + p->n_sec + 1;
@@ -35,7 +35,7 @@ static int32_t find_pairs(const struct plan_prob *p, int64_t cap, int32_t *next,
     return n_pairs;
 }
 
-// Makes one block of each chain of pairs. uncut keeps the sections of p and has n blocks.
+// Makes one block of each chain of pairs. The result `uncut` has n blocks and still has the sections of p.
 static bool join_chains(const struct plan_prob *p, const int32_t *next, int32_t n, int32_t *joined_id, struct plan_prob *uncut) {
     if (!berth_plan_prob_init(uncut, n, p->n_sec)) {
         return false;

@@ -6,13 +6,17 @@
 //
 // Terms of the solver:
 //   block      one item of a pool, or all items of one alias group
-//   section    a maximal set of blocks that are alive together; sections replace steps. n_sec <= n
-//   unit       a number of bytes that divides all sizes, alignments and fixed offsets; pool.c may round sizes up for it
-//   width      the number of sections in the lifetime of a block
-//   total      the sum of the sizes of the blocks of a section
-//   skyline    the lowest free unit above the placed blocks, for each section
-//   valley     consecutive sections with one skyline level that is lower than the levels on both sides
-//   slack      the number of units of a section that may stay unused
+//   section    a maximal set of blocks that are alive together. Sections replace steps as the time unit, because there are fewer
+//              sections: n_sec <= n
+//   border     the point between two adjacent sections
+//   unit       a number of bytes that divides all sizes, alignments and fixed offsets; pool.c may first round sizes up
+//   width      of a block: the number of sections in its lifetime
+//   total      of a section: the sum of the sizes of its blocks
+//   skyline    of a section: the lowest free unit above the placed blocks
+//   valley     consecutive sections with the same skyline, which is lower than the skyline on both sides
+//   slack      of a section: the number of units that may stay unused
+//   peak       of a plan: the highest end of a block
+//   bound      a proven lower limit of the peak of every plan
 //   plain, constrained   a plain problem has no alignments, fixed blocks or chunks; a constrained problem has some of them
 #pragma once
 
@@ -24,7 +28,7 @@
 #define PLAN_SIZE_MAX ((uint64_t) 1 << 62)
 #define PLAN_NO_CAP INT64_MAX // as a peak: there is no plan yet; as a target: no limit
 
-// One pool, prepared for placing. Invariants: begin is sorted; 0 <= begin[i] < end[i] <= n_sec; size[i] > 0;
+// A problem: one pool, prepared for placing. Invariants: begin is sorted; 0 <= begin[i] < end[i] <= n_sec; size[i] > 0;
 // total[s] = sum of size[i] over begin[i] <= s < end[i]; bound >= max(total).
 struct plan_prob {
     int32_t n;          // number of blocks
@@ -70,7 +74,7 @@ static inline void plan_work_add(struct plan_work *work, int64_t ns) {
     }
 }
 
-// Encodes a number >= 1 in 7 + bits bits. The codes keep the order of numbers.
+// Encodes a number >= 1 in 7 + bits bits, rounded down. Larger numbers have larger or equal codes.
 static inline uint64_t plan_coarse(double x, int bits) {
     union {
         double x;
@@ -134,7 +138,7 @@ struct greedy_pass; // scratch memory for greedy passes over one problem
 struct greedy_pass *berth_greedy_pass_new(const struct plan_prob *p) BERTH_MUST_USE;
 void berth_greedy_pass_free(struct greedy_pass *d);
 // Places all blocks with a peak of at most target. Returns the peak; -1: some block does not fit, and off is undefined.
-// is_aimed: blocks of the section with the most unplaced units come first.
+// is_aimed: in each valley, blocks of the section with the most unplaced units come first.
 int64_t berth_greedy_pass_run(struct greedy_pass *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off);
 
 // ---- best_fit.c ----
@@ -142,8 +146,9 @@ int64_t berth_greedy_pass_run(struct greedy_pass *d, enum plan_priority priority
 // Places the blocks by online best fit in the order of begin, as ggml does. Returns the peak, -1: above target, -2: out of
 // memory.
 int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
+// The input of berth_plan_place_around.
 struct plan_placing {
-    const int32_t *set;   // [n_set] blocks with offsets given in p->fixed, sorted by rising offset
+    const int32_t *set;   // [n_set] blocks that are already placed, at the offsets in p->fixed, sorted by rising offset
     const int32_t *order; // [n_order] blocks to place, in this order
     int32_t n_set, n_order;
     int32_t *placed; // [n] scratch; may be the same array as set
@@ -155,8 +160,8 @@ int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
 // Lists the blocks that are not fixed by falling size. Returns their number. tmp_idx: [n] scratch, key: [2n] scratch.
 int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
-// The next three functions place each block in the lowest gap, in quadratic time. Their return values have the same meaning as
-// that of berth_plan_best_fit.
+// The next three functions place each block in the lowest gap, in quadratic time. They return the peak, -1: above target, -2: out
+// of memory.
 int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
 int64_t berth_plan_most_aligned_first(const struct plan_prob *p, int64_t target, int64_t *off);
 // Places the blocks in the order of rising offset in `plan`.
@@ -164,7 +169,8 @@ int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, 
 
 // ---- from_peak.c ----
 
-// Plans a plain problem from its fullest section outward. Returns the bound as peak, -1: no plan found, -2: out of memory.
+// Plans a plain problem from its fullest section outward. Finds only plans whose peak is the bound. Returns this peak, -1: no
+// plan found, -2: out of memory.
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off);
 // Places all blocks that are not alive in the sections [lo, hi), with a peak of at most cap. On entry, off holds the offsets of
 // the blocks that are alive there. Returns -1: all blocks are placed; -2: out of memory; otherwise the section that failed.
@@ -176,7 +182,8 @@ int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, 
 struct plan_pool {
     const struct berth_plan_item *items; // owned by the caller
     int32_t *ids;                        // [n_ids] the pool's items; owned by the caller
-    int32_t *block_of;                   // [n_ids] block; -1: no bytes; -2 - i: no bytes, at the offset of fixed item i
+    int32_t *block_of; // [n_ids] block of the item; -1: the item has no bytes. -2 - i: the item has no bytes and
+                       // gets the offset of the fixed item i of its alias group
     int32_t n_ids;
     struct plan_prob prob;
     uint64_t unit;        // bytes
@@ -194,7 +201,8 @@ struct plan_traits {
 
 enum ggml_status berth_plan_items_check(
     const struct berth_plan_item *items, int64_t n, uint64_t chunk_limit, struct plan_traits *traits) BERTH_MUST_USE;
-// Fills in a pool whose items, ids, n_ids, chunk_limit and is_chunked are set. The pool uses memory of scratch until fini.
+// Fills in a pool whose items, ids, n_ids, chunk_limit and is_chunked are set. The pool uses memory of scratch until
+// berth_plan_pool_fini.
 enum ggml_status berth_plan_pool_init(
     struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch) BERTH_MUST_USE;
 void berth_plan_pool_fini(struct plan_pool *pool);
@@ -211,7 +219,7 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off);
 
 // The goal for one problem, in units.
 struct plan_goal {
-    int64_t enough;         // capacity: the search ends at this peak; 0: none
+    int64_t enough;         // the caller's capacity: the search ends at a plan with at most this peak; 0: none
     int64_t deadline_us;    // on the clock of plan_now_us(work)
     struct plan_work *work; // counted work that the deadline refers to; NULL: wall time
     uint64_t seed;
@@ -271,27 +279,30 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
 // Finds better plans and raises the bound, until the goal is reached or the deadline has passed.
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
-// critical.c: searches the blocks of the fullest sections exactly. Finds a plan with a peak of at most cap, or raises the bound.
-// limit: the largest number of blocks to search, 0: no limit.
+// critical.c: searches exactly for offsets of the core (the blocks of the fullest sections), then places the other blocks. Finds
+// a plan with a peak of at most cap, or raises the bound. limit: the largest number of blocks in a core that is searched, 0: no
+// limit.
 enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// window.c: searches the sections around the fullest section exactly, then walks outward. Finds a plan with a peak of at most
-// cap. If cap is below the largest total, does nothing. limit: the largest number of blocks to search.
+// window.c: searches exactly for offsets of the blocks around the fullest section, then places the other blocks outward from
+// there. Finds a plan with a peak of at most cap. If cap is below the largest total, does nothing. limit: the largest number of
+// blocks that are searched exactly.
 enum ggml_status berth_plan_window(const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us,
     const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
-// join.c: joins blocks that have the same offset in every plan with a peak of at most cap. joined_id[i]: number of block i in
-// joined. If there are no such blocks, joined has no blocks.
+// join.c: makes the problem `joined`, in which blocks that have the same offset in every plan with a peak of at most cap are one
+// block. joined_id[i]: the number in `joined` of block i. If there are no such blocks, `joined` has no blocks.
 bool berth_plan_join(const struct plan_prob *p, int64_t cap, int32_t *joined_id, struct plan_prob *joined) BERTH_MUST_USE;
-// constrained.c: tries all plans of a constrained problem, within max_nodes nodes and the deadline (0: none). If the search
-// finishes, the plan is optimal and its peak is the bound. Does nothing with chunks, more than PLAN_EXHAUST_MAX blocks, or no
-// plan yet.
+// constrained.c: tries all plans of a constrained problem, until max_nodes nodes are visited or the deadline (0: none) has
+// passed. If the search finishes, the plan is optimal and its peak is the bound. Does nothing if the problem has chunks or more
+// than PLAN_EXHAUST_MAX blocks, or if there is no plan yet.
 #define PLAN_EXHAUST_MAX 24
 void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, int64_t max_nodes, struct plan_state *s);
 // constrained.c: runs berth_plan_exhaust, then local search.
 enum ggml_status berth_plan_search_constrained(
     const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // chunked.c: finds better plans of a problem with chunks. The peak is the sum, over the chunks, of the highest end of a block in
-// the chunk. Without a deadline this takes a few milliseconds. Does nothing with fixed blocks or more than 2,000 blocks.
+// the chunk. Without a deadline this takes a few milliseconds. Does nothing if the problem has fixed blocks or more than 2,000
+// blocks.
 enum ggml_status berth_plan_chunked(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
 // ---- bound.c ----

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // pool.c: makes a problem from the blocks of one pool, and converts offsets from units back to bytes.
 //
-// The unit is the largest number that divides the fixed offsets, the chunk size and the numbers of the case that applies.
-// 1. If the sizes, the fixed offsets and the chunk size are multiples of every alignment, the numbers are the sizes. The
-//    alignments are dropped, and nothing is wasted.
-// 2. If all blocks have one alignment A, which divides the fixed offsets, and the pool has one chunk, the numbers are the sizes
-//    rounded up to A. A is dropped. This wastes the padding of the highest block, so pools of up to FEW_BLOCKS blocks are case 3.
-// 3. Otherwise the numbers are the sizes and the alignments. The problem is then constrained.
+// The unit is the greatest common divisor of the fixed offsets, the chunk size, and further numbers that depend on the case:
+// 1. The sizes, the fixed offsets and the chunk size are multiples of every alignment. The further numbers are the sizes. The
+//    alignments are dropped, because every offset in units is aligned. Nothing is wasted.
+// 2. All blocks have the same alignment A, which divides the fixed offsets, and the pool has one chunk. The further numbers are
+//    the sizes rounded up to A. A is dropped. This wastes the padding of the highest block, so pools of up to FEW_BLOCKS blocks
+//    are treated as case 3.
+// 3. All other pools. The further numbers are the sizes and the alignments. The problem is then constrained.
 // Finding the sections takes O(n) if there are at most 4n + 64 steps. Otherwise the steps are sorted first.
 
 #include "base/min.h"
@@ -18,7 +19,8 @@
 
 #define FEW_BLOCKS 8
 
-// Recent sizes by hash: many blocks have the same size, and division is slow.
+// Number of entries in a hash table of recent sizes. The table saves divisions, which are slow, because many blocks have the same
+// size.
 #define N_SEEN 16
 
 static size_t seen_slot(uint64_t size) {

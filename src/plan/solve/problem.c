@@ -33,7 +33,8 @@ void berth_plan_prob_fini(struct plan_prob *p) {
     *p = (struct plan_prob){0};
 }
 
-// Totals are modulo 2^64, with sizes divided by 2^shift. Returns the sum of all sizes, at most 2^63.
+// Fills the totals with the sums of the sizes divided by 2^shift, modulo 2^64. Returns the sum of all these sizes, or 2^63 if it
+// is larger.
 static uint64_t fill_totals(struct plan_prob *p, int shift) {
     const uint64_t top = (uint64_t) 1 << 63;
     uint64_t *total = (uint64_t *) p->total, all = 0, sum = 0;

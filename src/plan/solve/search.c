@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
 // search.c: finds better plans and raises the bound, by exact searches with growing limits. The searches ask two questions:
-//   1. Is there a plan with a peak at the bound (or at the caller's capacity)? No raises the bound.
-//   2. Is there a plan between bound and peak? Yes lowers the peak. No raises the bound. Not asked if the caller gave a capacity.
-// Question 1 comes first: the bound is nearly always the optimum.
-// An ask is one run of the exact search. A member is an ask with a fixed order of valleys and blocks. A beam is a breadth-first
-// ask (beam.c). A chain is a sequence of short asks (links) that keep the blame of blocks (exact.h). Blamed blocks are placed
-// earlier. If several asks of a list have conclusive answers, the answer of the earliest ask in the list counts. So the number of
-// threads does not change the result.
+// 1. Is there a plan whose peak is the bound (or the caller's capacity)? The answer "no" raises the bound.
+// 2. Is there a plan with a peak between the bound and the best peak so far? The answer "yes" lowers the best peak; the answer
+//    "no" raises the bound. This question is not asked if the caller gave a capacity.
+// Question 1 comes first, because the bound is nearly always the optimum.
+//
+// An ask is one run of the exact search. There are three kinds of asks:
+// - A member is an ask with a fixed order of valleys and blocks.
+// - A beam is a breadth-first ask (beam.c).
+// - A chain is a sequence of short asks, its links. The links share the blame of blocks, which counts failures (exact.h). Blocks
+//   with much blame are placed earlier in the next link.
+// Asks are run in lists, by several threads. If several asks of a list have conclusive answers, the answer of the first one in
+// the list counts. So the number of threads does not change the result.
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -17,7 +22,7 @@
 #define N_MEMBERS 6
 #define WINDOW_MAX 4000        // largest number of blocks in a window
 #define WINDOW_MIN 1000        // blocks; with fewer, the exact search is better
-#define EXACT_BLOCKS_MAX 10000 // with more blocks a node takes 0.1 s: too slow
+#define EXACT_BLOCKS_MAX 10000 // problems with more blocks are not searched, because a node would take 0.1 s
 
 static const struct {
     enum exact_valley valley;
@@ -38,9 +43,9 @@ struct task {
     struct exact_ask ask;
     const char *name;
     enum exact_answer answer;
-    int64_t next, n_nodes;
+    int64_t next, n_nodes; // results of berth_exact_ask
     bool is_late;
-    bool is_joined;   // about crew.joined instead of crew.p
+    bool is_joined;   // the ask is about crew.joined instead of crew.p
     atomic_bool stop; // an earlier task has a conclusive answer
 };
 
@@ -51,8 +56,8 @@ struct crew {
     int64_t joined_cap;      // capacity at which the answer for joined holds for p
     struct task tasks[2 * N_MEMBERS];
     int n_tasks;
-    atomic_int i_next;
-    atomic_int i_first; // least task with a conclusive answer
+    atomic_int i_next;  // the next task to run
+    atomic_int i_first; // the first task in the list that has a conclusive answer; n_tasks: none
     int64_t *off;       // plan of task i_first, if EXACT_FITS
     pthread_mutex_t lock;
 };
@@ -129,19 +134,19 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
 // ---- the lists of asks ----
 
 #define N_CHAINS (2 * N_MEMBERS)
-#define BLAME_DECAY 0.8f                // factor on blame from link to link
-#define FRACTION_MAX 0.9                // above this fraction, question 2 begins a new round
-#define SHARE_FULL 3                    // node ratio of question 1 to question 2, if most sections are full
+#define BLAME_DECAY 0.8f                // all blame is multiplied by this factor before each link
+#define FRACTION_MAX 0.9                // if search.fraction rises above this value, question 2 begins a new round
+#define SHARE_FULL 3                    // if most sections are full, question 1 gets this number of nodes per node of question 2
 #define BEAM_OPEN 32                    // beam width in round 0, if few sections are full
 #define BEAM_FULL 2                     // beam width in round 0, if most sections are full
 #define BEAM_LEAST 8                    // narrower beams are not run
 #define BEAM_BYTES ((int64_t) 64 << 20) // memory of one beam
 
 struct question {
-    float *blame;    // [N_CHAINS][n + n_sec]
-    int64_t n_links; // asks of each chain so far
-    int64_t n_nodes; // nodes used so far
-    int round;
+    float *blame;    // [N_CHAINS][n + n_sec] blame of blocks, then of sections
+    int64_t n_links; // number of links of each chain so far
+    int64_t n_nodes; // number of nodes used so far
+    int round;       // node limits and beam widths grow with each round
 };
 
 struct search {
@@ -153,9 +158,9 @@ struct search {
     int n_workers;
     struct question at_bound;   // question 1: at the bound or the capacity
     struct question below_peak; // question 2: between bound and peak
-    double fraction;            // position between bound and peak for members and beams
-    int shift;                  // chains are asked at peak - (peak - bound) / 2^shift
-    int i_turn;                 // turn of members, beams or chains in question 2
+    double fraction;            // question 2: members and beams are asked at bound + (peak - bound) * fraction
+    int shift;                  // question 2: chains are asked at peak - (peak - bound) / 2^shift
+    int i_turn;                 // question 2: members, beams and chains take turns
     bool is_open;               // few sections are full at the bound
 };
 
@@ -238,8 +243,8 @@ static bool list_beams(struct search *s, const struct question *q, int64_t cap) 
     return width >= BEAM_LEAST && most >= BEAM_LEAST;
 }
 
-// Clears the blame of the chains after task first. With one thread, these chains have not run. The result must not depend on the
-// number of threads.
+// Clears the blame of the chains after task `first`, which has a conclusive answer. With one thread, these chains have not run,
+// and the result must not depend on the number of threads.
 static void chains_forget(struct search *s, int first) {
     for (int k = first + 1; k < s->crew.n_tasks; k++) {
         if (s->crew.tasks[k].ask.blame != NULL) {
@@ -263,7 +268,7 @@ static void note_answer(struct search *s, const struct task *t) {
     }
 }
 
-// Returns EXACT_UNKNOWN if no task has an answer.
+// Runs the list of asks. Returns the answer that counts; EXACT_UNKNOWN if no ask has a conclusive answer.
 static enum exact_answer run_list(struct search *s, struct question *q) {
     const int64_t before = s->state->n_nodes;
     const int first = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
@@ -276,7 +281,8 @@ static enum exact_answer run_list(struct search *s, struct question *q) {
     return s->crew.tasks[first].answer;
 }
 
-// Asks the chains below the peak. The distance grows after a success and shrinks after a failure.
+// Question 2: asks the chains at a capacity below the peak. The distance to the peak grows after a success and shrinks after a
+// failure.
 static void ask_chains(struct search *s) {
     const int64_t step = (s->state->peak - s->state->bound) >> s->shift;
     list_chains(s, &s->below_peak, s->state->peak - max_i64(step, 1));
@@ -314,8 +320,8 @@ static void ask_below_peak(struct search *s) {
     }
 }
 
-// Asks question 2 until it has used its share of the nodes. If most sections are full, the bound is likely the optimum, and the
-// share is small.
+// Asks question 2 until it has used its share of the nodes. If most sections are full, the bound is probably the optimum, so the
+// share of question 2 is small.
 static void below_peak_catch_up(struct search *s) {
     const int share = s->is_open ? 1 : SHARE_FULL;
     while (s->goal->enough == 0 && share * s->below_peak.n_nodes < s->at_bound.n_nodes && !is_over(s)) {

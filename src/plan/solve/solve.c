@@ -27,8 +27,8 @@ struct solve {
 
 // ---- peaks in bytes ----
 
-// *peak: the bytes that a pool requires; with chunks, the sum of their used bytes. *n_peak: the number of items that end at the
-// peak.
+// Computes the bytes that a pool requires (*peak) and the number of items that end at the peak (*n_peak). With several chunks,
+// *peak is the sum of the used bytes of the chunks.
 static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *offsets, uint64_t *peak, int64_t *n_peak) {
     *peak = 0;
     *n_peak = 0;
@@ -81,7 +81,8 @@ struct outcome {
     const char *method;
 };
 
-// bound is in units. Subtracts pad_max bytes, because the padding of the highest block does not count.
+// Raises the bound in bytes to `bound`, which is in units. Subtracts pad_max bytes, because the padding of the highest block does
+// not count.
 static void outcome_raise_bound(struct outcome *out, const struct plan_pool *pool, int64_t bound) {
     const struct plan_prob *p = &pool->prob;
     if (!p->bound_is_inexact && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
@@ -155,7 +156,8 @@ static int32_t item_beyond_limit(const struct solve *s, const int32_t *ids, int3
     return -1;
 }
 
-// is_chunked: the plan may use several chunks. *needs_chunks: the caller must try again with is_chunked.
+// Plans one pool. is_chunked: the plan may use several chunks. If *needs_chunks is true on return, there is no result, and the
+// caller must try again with is_chunked.
 static enum ggml_status pool_try(
     struct solve *s, int32_t *ids, int32_t n, bool is_chunked, struct outcome *out, bool *needs_chunks) {
     struct plan_pool pool = {
@@ -244,7 +246,8 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     if (__builtin_add_overflow(r->peak, out.peak, &r->peak) || __builtin_add_overflow(r->bound, out.bound, &r->bound)) {
         return berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
     }
-    // With a capacity, one pool that provably does not fit is an answer. Otherwise every pool must be proven.
+    // With a capacity, the result "does not fit" is proven if one pool provably does not fit. All other results are proven only
+    // if the results of all pools are proven.
     bool is_proven = capacity == 0 ? out.peak == out.bound : fits || out.bound > capacity;
     bool is_proven_no = !fits && is_proven;
     bool was_proven_no = !r->fits && r->proven;
@@ -262,7 +265,7 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
 
 // ---- all pools ----
 
-// Lists the item numbers by pool, in scratch.
+// Lists the item numbers sorted by pool. The list is in scratch.
 static enum ggml_status sort_pools(const struct berth_plan_item *items, int64_t n, bool has_pools, struct berth_scratch *scratch,
     int32_t **ids, int32_t *n_pools) {
     *n_pools = 1;
@@ -300,7 +303,7 @@ static int32_t pool_end(const struct berth_plan_item *items, const int32_t *ids,
     return end;
 }
 
-// If a group has items of different pools, no plan is valid.
+// Fails if an alias group has items of different pools, because then no plan is valid.
 static enum ggml_status groups_check(const struct berth_plan_item *items, int64_t n) {
     struct berth_arrays mem = {0};
     struct berth_plan_item *copy = berth_arrays_new(&mem, (size_t) n, sizeof *copy);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sort.c: a stable sort of (key, index) pairs: insertion sort for a few pairs, otherwise radix sort. The cost is O(n) per digit.
-// The caller provides the scratch memory, so the sort cannot fail.
+// sort.c: a stable sort of (key, index) pairs: insertion sort for a few pairs, otherwise radix sort with O(n) time per digit. The
+// caller provides the scratch memory, so the sort cannot fail.
 
 #include "plan/solve/plan.h"
 

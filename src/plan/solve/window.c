@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // window.c: plans a problem of many blocks from a window: the sections around the fullest section. Blocks that are alive in the
-// whole window are stacked at the bottom. An exact search places the few other blocks above the stack. Then walks go outward from
-// both ends (from_peak.c). If a walk fails in a section, the window is extended to that section.
+// whole window are stacked at the bottom. An exact search places the other blocks of the window above the stack. Then walks place
+// the remaining blocks outward from both ends of the window (from_peak.c). If a walk fails in a section, the window is extended
+// to that section, and all steps are repeated.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -50,7 +51,7 @@ static int64_t stack_through(struct window *w) {
     return top;
 }
 
-// *is_found: all blocks of ids fit above the stack.
+// Searches for offsets of the blocks of ids above the stack, which ends at `top`. *is_found: all of them fit below the capacity.
 static enum ggml_status search_window(struct window *w, int64_t top, int64_t deadline_us, bool *is_found) {
     struct plan_prob sub;
     *is_found = w->n_ids == 0;
