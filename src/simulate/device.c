@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// device.c: simulated devices. Buffers have addresses but no memory. Computing a graph only advances a clock. The code for real
-// devices places, plans and runs a model on simulated devices. Each device runs its commands in order. The program waits only where
-// it would wait for a real device. Device 0 is the CPU of the program, so the program waits for every computation of device 0.
+// device.c: simulated devices. Their buffers have addresses but no memory. Computing a graph only advances a clock. A model is
+// placed, planned and run on simulated devices by the same code as on real devices. Each device runs its commands in order. The
+// program waits only where it would wait for a real device. Device 0 is the CPU of the program, so the program waits for every
+// computation of device 0.
 
 #include "simulate/cluster.h"
 
@@ -21,11 +22,11 @@ struct sim_device {
     struct ggml_backend_buffer_type buft;
     struct simulation *sim;
     const struct cluster_device *spec;
-    ggml_backend_t cpu; // real CPU, for the size of work memory; NULL: 0
-    int i;
-    uint64_t bytes;
-    double busy;                    // time at which all work is finished
-    double queued[N_REQUESTED_MAX]; // [n_requested] seconds of work that wait for each requested sum
+    ggml_backend_t cpu;             // real CPU, for the size of work memory; NULL: 0
+    int i;                          // index of the device in the cluster
+    uint64_t bytes;                 // bytes of its buffers
+    double busy;                    // time at which all its work is finished, except work in `queued`
+    double queued[N_REQUESTED_MAX]; // [n_requested] seconds of the work that was sent after each requested sum
     int n_requested;
 };
 
@@ -34,7 +35,7 @@ struct simulation {
     struct sim_device *devices; // [cluster->n_devices]
     ggml_backend_dev_t real;    // CPU of this machine; simulated devices support the same ops
     uintptr_t next_address;
-    double now;
+    double now; // clock of the program, in seconds
     bool is_together;
 };
 
@@ -75,7 +76,7 @@ static double program_seconds(const struct sim_device *d, double size) {
     return link_seconds(&d->sim->devices[0], d, size);
 }
 
-// Device 0 runs the program, so both clocks advance together.
+// The device is busy until `until`. Device 0 runs the program, so its clock and the clock of the program advance together.
 static void device_set_busy(struct sim_device *d, double until) {
     d->busy = max_f64(d->busy, until);
     if (d->i == 0) {
@@ -189,7 +190,7 @@ static const struct ggml_backend_buffer_i buffer_iface = {
     .clear = buffer_clear,
 };
 
-// NULL: the tensor is in other memory.
+// Returns the device of the tensor's memory; NULL: the tensor is not on a simulated device.
 static struct sim_device *tensor_device(const struct ggml_tensor *t) {
     ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
     return buffer != NULL && buffer->iface.free_buffer == buffer_free ? device_of_buffer(buffer) : NULL;
@@ -325,7 +326,7 @@ static double sum_seconds(const struct sim_comm *c, double size) {
     return most;
 }
 
-// The devices of other processes start the sum when the request arrives.
+// Requests a sum. The devices of other processes start the sum when the request arrives.
 static bool comm_request(void *comm, struct ggml_tensor **tensors) {
     const struct sim_comm *c = comm;
     (void) tensors;
@@ -405,7 +406,7 @@ static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
     return &device_of(dev)->buft;
 }
 
-// The buffer counts 0 bytes, because predict.c adds the pages of the mapped file.
+// Makes a buffer for host memory, such as a mapped file. It counts 0 bytes, because predict.c adds the pages of the mapped file.
 static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *base, size_t size, size_t max) {
     (void) max;
     return buffer_new(device_of(dev), base, size, 0);
@@ -442,7 +443,7 @@ static const struct ggml_backend_device_i dev_iface = {
 
 // ---- functions of the registry ----
 
-// The work memory equals that of this machine's CPU with the same number of threads.
+// Returns the size of the work memory: the size that this machine's CPU requires with the same number of threads.
 static size_t reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct sim_device *d = device_of(backend->device);
     return d->cpu != NULL ? berth_backend_reserve_size(d->cpu, graph) : 0;

@@ -314,7 +314,7 @@ static bool link_read(struct berth_json *r, struct cluster *c) {
     return r->status == GGML_STATUS_SUCCESS;
 }
 
-// False: every two hosts have a link.
+// Finds two hosts without a link. False: every two hosts have a link.
 static bool unlinked_hosts_find(const struct cluster *c, int *a, int *b) {
     bool has_any_link = false; // the file has a link without "between"
     for (int l = 0; l < c->n_links; l++) {

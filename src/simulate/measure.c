@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// measure.c: measures the devices of all ranks: products by type, small ops, attention, memory, and messages. If sums.c cannot
-// measure `together`, it is measured here.
+// measure.c: measures the devices of all ranks: products by type, small ops, attention, memory, and messages. `together` is
+// measured here only if sums.c cannot measure it.
 
 #include "simulate/cluster.h"
 
@@ -13,15 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define N_COLUMNS 2048 // of matrices; a multiple of every type's block size
-#define N_TOKENS 256   // tokens of the measured prompt
+#define N_COLUMNS 2048 // columns of a matrix; a multiple of every type's block size
+#define N_TOKENS 256   // number of tokens in a product with many tokens
 // Bytes of one matrix. A product of this matrix with one token is so short that waiting threads do not go to sleep.
 #define MATRIX_SIZE ((size_t) 1 << 20)
 #define N_MATRICES 64               // timed matrices
 #define N_SWEEP 960                 // largest number of untimed matrices in the sweep
-#define N_SMALL 64                  // small ops in a chain
+#define N_SMALL 64                  // number of small ops in a chain
 #define BIG_SIZE ((size_t) 8 << 20) // bytes of a long message
-#define N_TRIES 200                 // short messages
+#define N_TRIES 200                 // number of short messages, of which the fastest counts
 #define N_ROUNDS 8                  // repetitions of tests_seconds
 
 struct measuring {
@@ -35,8 +35,8 @@ struct measuring {
 
 // ---- one device ----
 
-// Creates n_matrices timed products of a matrix with n tokens, one piece each. The sweep is one untimed graph of n_sweep other
-// products, which evicts the timed matrices from the caches.
+// Creates n_matrices timed products of a matrix with n tokens; each product is a separately timed piece. The sweep is one untimed
+// graph of n_sweep other products, which evicts the timed matrices from the processor caches.
 static bool products_make(struct speed_test *test, enum ggml_type type, int n_matrices, int64_t n_rows, int64_t n, int n_sweep) {
     if (!speed_test_init(test, (size_t) (n_matrices + n_sweep))) {
         return false;
@@ -59,8 +59,8 @@ static int64_t rows_of(enum ggml_type type) {
     return (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
 }
 
-// Returns the number of matrices in the sweep. The sweep and the timed matrices together are at most as large as the weights. All
-// devices of a host together use at most an eighth of its free memory.
+// Returns the number of matrices in the sweep of device i. The sweep and the timed matrices together are at most as large as the
+// weights. All devices of a host together use at most an eighth of the host's free memory.
 static int n_sweep_of(const struct measuring *m, int i) {
     uint64_t n_same = 0;
     for (int k = 0; k < m->c->n_devices; k++) {
@@ -70,7 +70,8 @@ static int n_sweep_of(const struct measuring *m, int i) {
     return n <= N_MATRICES ? 0 : (int) min_u64(n - N_MATRICES, N_SWEEP);
 }
 
-// All products are one graph, so that a remote device gets only one request.
+// Measures bytes of weights per second in products with one token. All products are one graph, so that a remote device gets only
+// one request.
 static double read_speed(const struct measuring *m, int i, enum ggml_type type, double start) {
     const int n = N_MATRICES + n_sweep_of(m, i);
     struct speed_test test;
@@ -133,7 +134,7 @@ static void attention_speed(ggml_backend_t backend, int64_t n, double start, dou
     }
 }
 
-// False: the caller stops the measurement.
+// Reports progress before a type is measured. False: the caller stops the measurement.
 static bool type_begin(const struct measuring *m, int i, int type) {
     const int n = m->c->n_devices;
     work_progress(&m->params->watch, "measuring", (uint64_t) ((m->round * n + i) * GGML_TYPE_COUNT + type),
@@ -192,8 +193,8 @@ static void message_fini(struct message *l) {
     ggml_free(l->ctx);
 }
 
-// Returns the seconds of the fastest message from device i to device k. k 0: to the program. The time ends when the program knows
-// that the message has arrived.
+// Returns the seconds of the fastest message from device i to device k; if k is 0, to the program. The time ends when the program
+// knows that the message has arrived.
 static double message_seconds(
     struct measuring *m, int i, int k, struct ggml_tensor *src, struct ggml_tensor *dst, void *host_bytes) {
     double best = 0;
@@ -213,8 +214,9 @@ static double message_seconds(
     return best;
 }
 
-// Measures the link between two hosts. k 0: the time contains a request and its answer, so the latency is half of the time.
-// Otherwise the time contains the requests of the program, the copy, and the answer.
+// Measures the link between the hosts of devices i and k. If k is 0, the measured time contains a request and its answer, so the
+// latency is half of the time. Otherwise the time contains the requests of the program, the copy, and the answer; the two
+// latencies between the program and device k are then subtracted.
 static bool link_measure(struct measuring *m, int i, int k) {
     const double program_latency = cluster_link_of(m->c, 0, k).latency; // read before the link between i and k exists
     struct message from, to = {0};
@@ -261,7 +263,7 @@ static bool links_measure(struct measuring *m) {
 
 // ---- together ----
 
-// Runs one piece on all devices i with is_in[i] at the same time. piece < 0: the sweep. Returns seconds; negative: failed.
+// Runs one piece (the sweep if piece < 0) at the same time on all devices i with is_in[i]. Returns seconds; negative: failed.
 static double all_run(struct measuring *m, const struct speed_test *tests, const bool *is_in, int piece) {
     const int64_t start = ggml_time_us();
     for (int i = m->c->n_devices - 1; i >= 0; i--) { // the program's own device last, because the program waits for it
@@ -278,7 +280,7 @@ static double all_run(struct measuring *m, const struct speed_test *tests, const
     return (double) (ggml_time_us() - start) / 1e6;
 }
 
-// Returns the sum of the fastest time of each piece, on all devices i with is_in[i].
+// Returns the sum over the pieces of the fastest time of each piece, when all devices i with is_in[i] compute. 0: failed.
 static double tests_seconds(struct measuring *m, const struct speed_test *tests, const bool *is_in) {
     double best[N_MATRICES] = {0}, sum = 0;
     for (int round = 0; round < N_ROUNDS; round++) {
@@ -351,7 +353,8 @@ void cluster_measure_params_set_model(struct cluster_measure_params *params, con
     }
 }
 
-// The description of another rank's device ends with " of HOST". All other devices are on this host. False: out of memory.
+// Sets the host of a device. The description of another rank's device ends with " of HOST". All other devices are on this host.
+// False: out of memory.
 static bool host_find(struct cluster *c, ggml_backend_dev_t dev, struct cluster_device *d) {
     char own_name[64] = "here";
     gethostname(own_name, sizeof own_name - 1);
@@ -410,7 +413,7 @@ static bool devices_find(struct measuring *m) {
     return true;
 }
 
-// c must not be measured yet. False: out of memory.
+// Copies hosts and devices, but not links, so c must not be measured yet. False: out of memory.
 static bool cluster_copy(struct cluster *out, const struct cluster *c) {
     *out = (struct cluster){.n_hosts = c->n_hosts, .n_devices = c->n_devices};
 
@@ -447,7 +450,7 @@ static bool round_measure(struct measuring *m) {
     return true;
 }
 
-// All rounds have the same links.
+// Combines n rounds into m->c. All rounds have the same links.
 static bool rounds_choose(struct measuring *m, const struct cluster *rounds, int n) {
     struct cluster *c = m->c;
     const size_t size = (size_t) rounds[0].n_links * sizeof c->links[0];

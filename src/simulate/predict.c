@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// predict.c: predicts the speed and the memory of a model on a simulated cluster. The model is opened, placed and run as by `berth
-// run`: one batch of a prompt, then one token. Memory is the sum of the simulated buffers.
+// predict.c: predicts the speed and the memory of a model on a simulated cluster. The model is opened, placed and run as `berth
+// run` does: one batch of a prompt, then one token. The memory is the sum of the sizes of the simulated buffers.
 
 #include "simulate/cluster.h"
 
@@ -102,7 +102,8 @@ static void memory_check(struct predicting *f) {
     }
 }
 
-// The second of two runs counts, because it hits the graph cache.
+// Measures the simulated seconds of a batch of n tokens from position `at`. The batch runs twice. The second run counts, because
+// its graph is in the graph cache.
 static bool tokens_time(struct predicting *f, int64_t at, int64_t n, double *seconds, struct model_error *error) {
     struct session *s = f->m.session;
     int32_t *tokens = berth_calloc((size_t) n, sizeof *tokens);
@@ -189,7 +190,7 @@ int prediction_best(const struct prediction ways[CLUSTER_N_WAYS]) {
     return best;
 }
 
-// Without the CPU.
+// Returns the number of GPUs, which include the devices of other ranks.
 static size_t gpu_count(void) {
     size_t n = 0;
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rounds.c: combines rounds of measuring into one cluster. Each number is the median over the rounds, because other programs may
-// slow down some rounds. The median is not affected if fewer than half of the rounds are slow.
+// rounds.c: combines rounds of measurements into one cluster. Each number is the median over the rounds, because other programs
+// may slow down some rounds. If fewer than half of the rounds are slow, they do not affect the median.
 
 #include "simulate/cluster.h"
 
@@ -28,7 +28,8 @@ double cluster_median(double *numbers, int n, bool is_time) {
     return numbers[is_time ? (n_known - 1) / 2 : n_known / 2];
 }
 
-// Returns bytes of weights per second of the slowest device: alone, or (is_together) while all devices of the host compute.
+// Returns the bytes of weights per second of the host's slowest device, when it computes alone or (is_together) while all devices
+// of the host compute.
 static double host_speed(const struct cluster *c, int h, enum ggml_type type, bool is_together) {
     double slowest = 0;
     for (int i = 0; i < c->n_devices; i++) {
@@ -41,7 +42,8 @@ static double host_speed(const struct cluster *c, int h, enum ggml_type type, bo
     return is_together ? slowest * c->hosts[h].together : slowest;
 }
 
-// list_at: byte offset in struct cluster of the pointer to a list. number_at: byte offset of the number in this list.
+// Returns the median of one number over n rounds. list_at: byte offset in struct cluster of the pointer to a list. number_at:
+// byte offset of the number in this list.
 static double median_at(const struct cluster *rounds, int n, size_t list_at, size_t number_at, bool is_time) {
     double numbers[CLUSTER_ROUNDS];
     for (int r = 0; r < n; r++) {

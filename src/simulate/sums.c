@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// sums.c: measures sums over devices: the duration of one sum, and the speed of decode by tensors. Each token has about fifty
-// short steps, and each step ends with a sum. In every step all devices wait for the slowest one. Other programs slow a different
-// device in each step, so decode is slower than each device alone. On an idle machine, decode is slower because the devices share
-// the memory bandwidth.
+// sums.c: measures sums over devices: the duration of one sum, and the speed of decode by tensors. In decode by tensors, each
+// token has about fifty short steps, and each step ends with a sum. In every step all devices wait for the slowest one. So decode
+// is slower than each device alone, for two reasons: other programs slow down a different device in each step, and devices of one
+// host share the memory bandwidth.
 
 #include "simulate/cluster.h"
 
@@ -13,16 +13,16 @@
 
 #include <math.h>
 
-#define SUM_SIZE 8192                  // bytes of the summed vector, which belongs to one token
-#define N_SUMS 64                      // sums that are timed together
+#define SUM_SIZE 8192                  // bytes of the summed vector, a typical size for one token
+#define N_SUMS 64                      // number of sums that are timed together
 #define N_TRIES 8                      // repetitions, of which the fastest counts
-#define N_COLUMNS 2048                 // of matrices; a multiple of every type's block size
+#define N_COLUMNS 2048                 // columns of a matrix; a multiple of every type's block size
 #define MATRIX_SIZE ((size_t) 1 << 20) // bytes of one matrix
-#define N_STEPS 48                     // per token
-#define N_MATRICES 960                 // per token at most
+#define N_STEPS 48                     // steps per token
+#define N_MATRICES 960                 // largest number of matrices per token and device
 #define N_TOKENS 12                    // timed tokens; their mean counts, because shared machines rarely reach their best speed
 
-// The parts of a composite device.
+// The devices that take part in a sum: the parts of a composite device.
 struct adders {
     int n;
     int devices[GGML_BACKEND_META_MAX_DEVICES]; // indices in the cluster
@@ -147,7 +147,7 @@ static bool steps_make(struct decode_test *r, int j, enum ggml_type type, int n_
     return r->weights[j] != NULL;
 }
 
-// is_own: on the program's CPU; otherwise on all other devices.
+// Computes step s on the program's CPU (is_own), or on all other devices.
 static bool step_compute(struct decode_test *r, int s, bool is_own) {
     bool ok = true;
     for (int j = 0; j < r->a->n; j++) { // continues after a failure, because the devices wait for each other
@@ -192,7 +192,7 @@ static double token_seconds(struct decode_test *r) {
     return ok ? seconds_since(start) / N_TOKENS : 0;
 }
 
-// All devices of a host together use at most an eighth of its free memory.
+// Returns the number of matrices per token and device. All devices of a host together use at most an eighth of its free memory.
 static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t size) {
     uint64_t n = size / MATRIX_SIZE / (uint64_t) a->n;
     n = min_u64(n, N_MATRICES);
