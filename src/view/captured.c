@@ -16,7 +16,7 @@
 
 // ---- items from the graph allocator ----
 
-// Places of tensors that are not nodes, sorted by name. Equal names are in file order.
+// An entry of the list of tensors that are not nodes. The list is sorted by name. Equal names are in file order.
 struct named {
     const struct ggraph_place *place;
     size_t n_taken; // number of entries with this name that place_of has returned; used in the first of them only
@@ -42,7 +42,8 @@ static struct named *names_of(const struct ggraph *g, size_t *n) {
     return names;
 }
 
-// Nodes are found by number, other tensors by name. If tensors have the same name, each call returns the next tensor. NULL: none.
+// Returns the captured place of a tensor. Nodes are found by number, other tensors by name. If tensors have the same name, each
+// call returns the next one. NULL: none.
 static const struct ggraph_place *place_of(
     const struct ggraph *g, struct named *names, size_t n_names, const struct berth_plan_tensor *tensor) {
     if (tensor->node >= 0) {
@@ -76,7 +77,7 @@ static uint64_t offset_in(const struct berth_plan_pool *pool, const struct ggrap
     return base;
 }
 
-// An item gets the captured offset of its first tensor.
+// Sets the offset of each item to the captured offset of its first tensor.
 static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_set *set) {
     size_t n_names;
     int64_t t = 0;
@@ -110,7 +111,8 @@ static enum ggml_status galloc_input_write(FILE *file, void *user) {
     return status == GGML_STATUS_SUCCESS ? berth_gallocr_save(a->galloc, a->g->graph, file) : status;
 }
 
-// Frees the allocator. is_captured: the graph is unchanged, so the offsets in the file apply.
+// Makes the items of a graph with the allocator, and frees the allocator. n: number of buffers. is_captured: the graph is
+// unchanged, so the offsets in the file apply.
 static enum ggml_status items_of(struct galloc_input a, int n, bool is_captured, const char *path, struct berth_plan_set **set) {
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     a.sizes = berth_calloc((size_t) n + 1, sizeof *a.sizes);
@@ -140,8 +142,8 @@ static void write_tensor(struct berth_json_writer *w, const struct ggraph *g, in
     berth_json_end(w);
 }
 
-// Writes one pool per buffer type. The pool's number is the id of the first buffer of the type. chunks: the recorded chunk size,
-// or the size of the largest item if larger.
+// Writes one pool per buffer type. The pool's number is the id of the first buffer of the type. Fills chunks with the largest
+// chunk size of each pool: the recorded size, or the size of the largest item if that is larger; 0: no limit.
 static void write_pools(struct berth_json_writer *w, const struct ggraph *g, uint64_t *chunks) {
     for (int i = 0; i < g->n_bufs; i++) {
         chunks[i] = g->bufs[i].max_size < (size_t) 1 << 62 ? g->bufs[i].max_size : 0;
@@ -233,8 +235,8 @@ static void alive_report(int64_t i, const struct ggml_tensor *tensor, uint64_t s
 static const char spill_price[] =
     "4 per byte moved one way; an op costs its arithmetic plus 2 per byte that it reads or writes; 4096 more per op or move";
 
-// Replaces g->graph by a graph below the memory limit. *ctx owns the new graph. The items of the file do not apply to the new
-// graph. If there is no such graph, g and *ctx are unchanged.
+// Replaces g->graph by a graph below the memory limit. *ctx owns the new graph. The items in the file do not apply to the new
+// graph. If no such graph is found, g and *ctx are unchanged.
 static enum ggml_status graph_budget(
     struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct view_plan *plan) {
     struct ggml_cgraph *graph = NULL;
@@ -259,7 +261,7 @@ static enum ggml_status graph_budget(
     return status;
 }
 
-// Spilled values are in a second pool.
+// Makes the items of the graph that graph_budget made. Spilled values are in a second pool.
 static enum ggml_status items_budgeted(
     struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct view_plan *plan) {
     const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;

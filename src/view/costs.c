@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // costs.c: applies a memory limit to a CSV with the columns `cost` and `reads`. A row is a value and the op that computes it, at
-// step `lower`, from the values in `reads`. The solver decides which ops to recompute and which values to spill. The items of its
-// schedule replace those of the file. Each computation of a value is a separate item.
+// step `lower`, from the values in `reads`. The solver decides which ops to recompute and which values to spill. The items of the
+// solver's schedule replace the items of the file. If a value is computed twice, it becomes two items.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPILL_BYTES 4096 // spilling or reading back this number of bytes costs 1
+#define SPILL_BYTES 4096 // spilling or reading back this number of bytes costs 1, in the unit of the column `cost`
 static const char spill_price[] = "4096 bytes moved one way cost 1, in the unit of the column 'cost'";
 
 struct named {
@@ -99,7 +99,7 @@ static enum ggml_status rows_sort(struct rows *r) {
     return GGML_STATUS_SUCCESS;
 }
 
-// word: a name from the column `reads`.
+// Adds a source to op k. word: the id of a row, from the column `reads`.
 static enum ggml_status read_add(struct rows *r, size_t k, const char *word) {
     const struct berth_plan_set *set = r->set;
     const struct named key = {word, 0}, *found = bsearch(&key, r->names, set->n_items, sizeof key, by_id);
@@ -133,8 +133,10 @@ static enum ggml_status reads_add(struct rows *r, size_t k) {
     return status;
 }
 
-// A row without a cost that reads nothing is an input. A row without a cost that reads values must not be recomputed. A value
-// whose lifetime ends after its last reader is an output.
+// Makes one op per row:
+// - A row without a cost that reads nothing is an input.
+// - A row without a cost that reads values must not be recomputed.
+// - A value whose lifetime ends after its last reader is an output.
 static enum ggml_status ops_fill(struct rows *r) {
     const struct berth_plan_set *set = r->set;
     const size_t n = set->n_items;
@@ -186,7 +188,8 @@ struct schedule {
     const struct berth_budget_result *b;
 };
 
-// The solver's steps 0 to n - 1 stand for values that exist before the first op. Its step n is written as step 0.
+// Writes the items of the schedule as JSON. The steps 0 to n - 1 of the solver's items stand for values that exist before the
+// first op, so step n is written as step 0.
 static enum ggml_status schedule_write(FILE *file, void *user) {
     const struct schedule *s = user;
     const struct rows *r = s->r;

@@ -8,8 +8,8 @@
 
 struct map_plan {
     const char *title; // name of the plan
-    const struct view_plan
-        *plan; // items and buffers of the plan; after a search, its reports may have higher bounds than the live bytes
+    // Items and buffers of the plan. After a search, the bounds in its reports may be higher than the live bytes.
+    const struct view_plan *plan;
     const uint64_t *offsets; // [n_items] valid offsets
 };
 
@@ -25,13 +25,13 @@ struct map_item {
     bool is_fixed;
 };
 
-// Covers the bytes of an item and the steps during which the tensor occupies the item.
+// The rectangle of one tensor: the bytes of an item, at the steps during which the tensor occupies the item.
 struct map_rect {
     size_t item;
     const char *name, *op, *type;
     const char *uses; // numbers of the steps that read the tensor, separated by blanks
     int64_t ne[4];
-    int64_t first, last; // steps in which it is drawn
+    int64_t first, last; // steps that the rectangle covers, inclusive
     int family;          // index in map_families
 };
 
@@ -51,21 +51,21 @@ struct map_view {
     size_t n_rects;
     struct map_buffer *buffers;
     size_t n_buffers;
-    int64_t first, last; // steps of all items
+    int64_t first, last; // first and last step of all items
     uint64_t peak, bound;
-    bool has_ops; // colours distinguish families of ops
+    bool has_ops; // the plan names ops, so colours distinguish families of ops
 };
 
 // False with berth_last_error(): out of memory, or the plan has no bound.
 bool map_view_init(struct map_view *view, const struct map_plan *plan);
 void map_view_fini(struct map_view *view);
 
-// The live bytes from this step to the next entry's step.
+// One entry of the curve of live bytes: `bytes` are alive from this step on, until the step of the next entry.
 struct map_live {
     int64_t step;
     uint64_t bytes;
 };
-// The last entry has 0 bytes. NULL: out of memory.
+// Returns the curve of live bytes of a buffer; its last entry has 0 bytes. NULL: out of memory.
 struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_t *n);
 
 // ---- families of ops ----

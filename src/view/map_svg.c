@@ -111,7 +111,7 @@ static void write_style(FILE *file) {
         file);
 }
 
-// Values that a memory limit changed.
+// Patterns that mark values which are recomputed or spilled because of a memory limit.
 static const struct { const char *class, *text; } marks[] = {{"again", "recomputed"}, {"moved", "spilled"}};
 enum { N_MARKS = sizeof marks / sizeof *marks };
 
@@ -121,7 +121,7 @@ static bool has_mark(const struct map_rect *r, int mark) {
                : berth_ends_with(r->name, BERTH_BUDGET_SUFFIX_SPILLED) || berth_ends_with(r->name, BERTH_BUDGET_SUFFIX_RESTORED);
 }
 
-// i: a family of ops; from map_n_families on, a mark.
+// Returns true if the rectangle needs entry i of the legend. i: a family of ops; from map_n_families on, a mark.
 static bool has_legend(const struct map_view *view, const struct map_rect *r, int i) {
     return i < map_n_families ? view->has_ops && r->family == i : has_mark(r, i - map_n_families);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// map_view.c: converts a plan to the objects that are drawn. O(n log n).
+// map_view.c: converts a plan to the objects that are drawn. The time is O(n log n) in the number of items.
 
 #include "view/map.h"
 
@@ -104,7 +104,8 @@ static void add_rect(struct map_view *view, const struct map_rect *rect) {
     }
 }
 
-// Each tensor of an item ends where the next tensor begins. Returns the first tensor of the next item.
+// Adds the rectangles of item i, whose tensors start at index t. Each tensor of an item ends where the next tensor begins.
+// Returns the index of the next item's first tensor.
 static int64_t add_tensors(struct map_view *view, const struct berth_plan_set *set, int64_t i, int64_t t) {
     const struct berth_plan_item *item = &set->items[i];
     struct map_rect rect = {.item = (size_t) i, .name = set->ids[i], .op = "", .type = "", .uses = ""};

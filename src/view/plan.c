@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan.c: the buffers of a plan, their offsets, and the values alive at the peak. O(n log n) in the number of items.
+// plan.c: finds the buffers of a plan, plans their items, and lists the values alive at the peak. The time is O(n log n) in the
+// number of items.
 
 #include "view/plan.h"
 
@@ -58,7 +59,7 @@ static int by_member(const void *a, const void *b) {
     return (x->item > y->item) - (x->item < y->item);
 }
 
-// Sorted by pool, then by index.
+// Returns all items sorted by pool, then by index. NULL: out of memory.
 static struct member *members_of(const struct berth_plan_set *set, size_t *n_pools) {
     struct member *members = berth_malloc((set->n_items + 1) * sizeof *members);
     *n_pools = 0;
@@ -139,7 +140,7 @@ static bool search_watch(uint64_t peak, uint64_t bound, void *user) {
     return !s->is_stopped;
 }
 
-// Items of the current buffer; reused for every buffer.
+// The items of the current buffer, with their offsets. The arrays are reused for every buffer.
 struct buffer_arrays {
     struct berth_plan_item *items;
     uint64_t *offsets, *start;
@@ -174,7 +175,8 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct vi
     return status;
 }
 
-// If one buffer is proven not to fit, the plan is proven not to fit. Otherwise the sum is proven only if every buffer is proven.
+// Sums the reports of all buffers. If one buffer is proven not to fit, the sum is proven. Otherwise the sum is proven only if the
+// result of every buffer is proven.
 static void sum_reports(const struct view_plan *plan, struct berth_plan_report *sum) {
     uint64_t most = 0;
     bool is_proven_too_large = false;
@@ -242,7 +244,7 @@ static int by_size(const void *a, const void *b) {
     return (x->name > y->name) - (x->name < y->name);
 }
 
-// Tensors are sorted by item.
+// Returns the index of the item's first tensor, by binary search, because tensors are sorted by item.
 static int64_t first_tensor(const struct berth_plan_set *set, int64_t item) {
     int64_t low = 0;
     for (int64_t high = set->n_tensors; low < high;) {

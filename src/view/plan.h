@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plan.h: struct view_plan: the items of any input file, their buffers, and the plan of each buffer. `berth plan` and `berth map`
-// use it.
+// plan.h: struct view_plan holds the items of any input file, their buffers, and the plan of each buffer. `berth plan` and `berth
+// map` use it.
 #pragma once
 
 #include "berth-alloc.h"
@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 #define VIEW_BUDGET_US 1000000 // time limit of the search that decides what to recompute and spill
-#define VIEW_BUDGET_N_ALIVE 8
+#define VIEW_BUDGET_N_ALIVE 8  // number of values in view_plan.alive
 
-// bytes: the memory limit; 0: none. spill: bytes of a second pool for spilled values; 0: no spilling.
+// A memory limit. bytes: the limit; 0: none. spill: bytes of a second pool for spilled values; 0: no spilling.
 struct view_budget {
     uint64_t bytes, spill;
 };
@@ -61,33 +61,35 @@ struct view_plan {
     void *watch_user;
 };
 
-// Reads the items of CSV, JSON, a captured graph (compressed or not), or a model. A model is planned with the batch, context and
-// cache of the options. A memory limit is allowed for captured graphs and for CSV with costs. On failure plan is empty.
+// Reads the items of a CSV or JSON file, a captured graph (compressed or not), or a model. A model is planned with the batch,
+// context and cache type of the options. A memory limit is allowed for captured graphs and for CSV with costs. On failure plan is
+// empty.
 struct model_options;
 enum ggml_status view_plan_read(
     const char *path, const struct model_options *options, const struct view_budget *budget, struct view_plan *plan);
-// Reads the items of a captured graph, with the captured offsets. has_offsets is false, so that the planner does not start from
-// the offsets. With a memory limit, the graph is changed to stay below the limit. If no such graph is found, plan->budgeted->fits
-// is false and the items are those of the original graph.
+// Reads the items of a captured graph, with the captured offsets. set->has_offsets is false, so that the planner does not start
+// from these offsets. With a memory limit, the graph is changed to stay below the limit. If no such graph is found,
+// plan->budgeted->fits is false, and the items of the original graph are read.
 enum ggml_status view_plan_read_graph(const char *path, struct view_plan *plan);
-// For a CSV with the columns cost and reads: replaces the items by a schedule below the plan's memory limit (costs.c). If there
-// is none, plan->budgeted->fits is false and the items are unchanged.
+// Applies the plan's memory limit to a CSV with the columns cost and reads: replaces the items by the items of a schedule below
+// the limit (costs.c). If no such schedule is found, plan->budgeted->fits is false and the items are unchanged.
 enum ggml_status view_plan_budget_set(const char *path, struct view_plan *plan);
 // Reads the items of a model's graph, and the model's memory per device.
 enum ggml_status view_plan_read_model(const char *path, const struct model_options *options, struct view_plan *plan);
 
 // ---- plan.c ----
 
-// Makes a set of items from the JSON that `write` writes. has_offsets is false, so that the planner does not start from the
-// offsets.
+// Makes a set of items from the JSON that `write` writes. set->has_offsets is false, so that the planner does not start from the
+// offsets in the JSON.
 enum ggml_status view_set_make(
     enum ggml_status (*write)(FILE *file, void *user), void *user, const char *path, struct berth_plan_set **set);
 // Sets plan->buffers: one buffer per pool of plan->set, with the file's description of the pool.
 enum ggml_status view_plan_buffers(struct view_plan *plan);
 void view_plan_free(struct view_plan *plan);
-// Does nothing if plan->alive is full. i: index in budgeted->alive.
+// Stores value i of budgeted->alive in plan->alive. Does nothing if i is VIEW_BUDGET_N_ALIVE or more.
 void view_plan_alive_add(struct view_plan *plan, size_t i, const char *name, uint64_t size);
-// view_pools_find requires view_pools_sort. Returns one of the file's descriptions of a pool; NULL: none.
+// view_pools_sort sorts the file's descriptions of pools. Afterwards, view_pools_find returns the description of a pool; NULL:
+// none.
 void view_pools_sort(struct berth_plan_set *set);
 const struct berth_plan_pool *view_pools_find(const struct berth_plan_set *set, int32_t pool);
 
@@ -104,5 +106,5 @@ struct view_alive {
 // the sizes. NULL: out of memory.
 struct view_alive *view_alive_at_bound(
     const struct view_plan *plan, const struct view_buffer *buffer, size_t *n, uint64_t *bytes);
-// NULL: there is no buffer.
+// Returns the buffer with the highest peak; NULL: there is no buffer.
 const struct view_buffer *view_plan_largest(const struct view_plan *plan);

@@ -14,7 +14,7 @@ class Plan {
     this.tensors = {n: t.n, name: t.name, op: t.op, type: t.type, uses: t.uses, shape: t.shape, item: Int32Array.from(t.item),
       first: Float64Array.from(t.first), last: Float64Array.from(t.last), family: Uint8Array.from(t.family)};
     this.text = t.name.map((name, i) => (name + " " + t.op[i] + " " + t.type[i]).toLowerCase());
-    // The colour is that of the family of the op. If the plan has no ops, colours alternate, so that neighbours differ.
+    // The colour shows the family of the op. If the plan has no ops, colours alternate, so that neighbours differ.
     this.colour = Uint8Array.from(t.family, (family, i) => this.hasOps ? family : i % 10);
     this.order = this.buffers.map((_, b) => this.orderOf(b));
     this.live = this.buffers.map((_, b) => this.liveOf(b));
@@ -146,9 +146,12 @@ class Plan {
     return this.tensors.item.indexOf(item);
   }
 
-  // Returns why tensor i is not at a lower address. kind: "bottom" it is at 0; "fixed" its address is given; "held" no lower hole
-  // is large enough; "free" it could be at the address `at`. below: the tensors directly below it. isPeak: its end is the peak.
-  // isOptimal: no plan has a lower peak.
+  // Returns why tensor i is not at a lower address. The field kind of the result is:
+  // - "bottom": the tensor is at address 0;
+  // - "fixed": its address is given in the input;
+  // - "held": no hole below it is large enough;
+  // - "free": it could be at the lower address `at`.
+  // below: the tensors directly below it. isPeak: its end is the peak. isOptimal: no plan has a lower peak.
   why(i) {
     const me = this.tensors.item[i], {n, first, last, size, at, align, buffer, fixed} = this.items;
     if (at[me] === 0) {
