@@ -28,7 +28,8 @@ void text_writer_fini(struct text_writer *w) {
     berth_free(w->held);
 }
 
-// Control characters could send commands to a terminal, and model files are untrusted. The bytes must be complete characters.
+// Replaces control characters by '?'. They could send commands to a terminal, and model files are untrusted. The bytes must be
+// complete characters.
 static void controls_replace(char *chars, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char) chars[i];
@@ -70,7 +71,7 @@ static size_t held_count(struct text_writer *w) {
     return n;
 }
 
-// Holds back the end that may be the beginning of a stop word.
+// Writes m bytes of w->chars, except for an end that may be the beginning of a stop word, which is held back.
 static bool chars_put(struct text_writer *w, size_t m) {
     if (w->max_stop == 0) {
         return bytes_write(w, w->chars, m);
@@ -100,7 +101,7 @@ bool text_writer_end(struct text_writer *w) {
 
 enum { TOKEN_FAILED = -1, TOKEN_NONE = -2 };
 
-// TOKEN_FAILED: *error holds the cause. TOKEN_NONE: the grammar allows no token.
+// Chooses the next token. Returns TOKEN_FAILED with the cause in *error, or TOKEN_NONE if the grammar allows no token.
 static int32_t token_choose(const struct generator *g, struct model_error *error) {
     struct session *s = g->session;
     const int64_t n = s->model->params.n_vocab;

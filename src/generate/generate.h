@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// generate.h: generates the next tokens of a text (generate.c), restricted to a grammar (schema.c), with their probabilities
-// (logprobs.c). generate.c also processes a long text context by context. A function that fails returns false or NULL and writes
-// the cause into a model_error.
+// generate.h: generates the next tokens of a text (generate.c). The tokens can be restricted to a grammar (schema.c), and their
+// probabilities can be collected (logprobs.c). generate.c also processes a long text context by context. A function that fails
+// returns false or NULL and writes the cause into a model_error.
 #pragma once
 
 #include "base/json.h"
@@ -19,7 +19,7 @@ struct guide_source {
     size_t size;
     const char *name;         // of the file, for error messages
     bool is_schema;           // a JSON schema; false: GBNF
-    ggml_abort_callback stop; // true: opening and every use of the grammar fail; NULL: never
+    ggml_abort_callback stop; // if it returns true, opening and every use of the grammar fail; NULL: not called
     void *stop_data;
 };
 
@@ -27,25 +27,26 @@ bool text_guide_open(
     struct text_guide *guide, const struct guide_source *source, const struct vocab *vocab, struct model_error *error);
 void text_guide_close(struct text_guide *guide);
 
-// schema.c: converts a JSON schema to GBNF. The caller frees the text with berth_free. Time and memory are proportional to the size
-// of the schema.
+// schema.c: converts a JSON schema to GBNF. The caller frees the text with berth_free. Time and memory are proportional to the
+// size of the schema.
 char *schema_to_grammar(const struct guide_source *source, struct model_error *error);
 
 // ---- log probabilities of the chosen tokens (logprobs.c) ----
 
 struct logprob {
     int32_t token;
-    float log; // natural logarithm of the unmodified probability
+    float log; // natural logarithm of the probability, before temperature, grammar and sampler change it
 };
 
 struct logprobs {
     int64_t n_top; // number of most probable tokens kept per choice
-    // [n * (n_top + 1)] per choice: the chosen token, then the most probable tokens. token -1: the vocabulary has no more.
+    // [n * (n_top + 1)] for each choice: the chosen token, then the most probable tokens. token -1: the vocabulary has no further
+    // tokens.
     struct logprob *items;
     size_t n, room; // number of choices; capacity
 };
 
-// False: out of memory.
+// Appends an entry with the most probable tokens. False: out of memory.
 bool logprobs_compute(struct logprobs *l, const float *logits, int64_t n);
 // Stores the token that was chosen after logprobs_compute.
 void logprobs_choose(struct logprobs *l, const float *logits, int32_t token);
@@ -63,8 +64,8 @@ struct text_writer {
     const char *const *stops; // [n_stops] owned by the caller
     int n_stops;
     FILE *file;
-    FILE *copy;       // gets the same text, with its control characters; NULL: none
-    bool is_terminal; // `file` is a terminal: '?' replaces control characters in it
+    FILE *copy;       // gets the same text, always with its control characters; NULL: none
+    bool is_terminal; // `file` is a terminal, so '?' replaces control characters in the text written to it
     struct utf8_stream stream;
     char *piece, *chars;     // bytes of a token; complete characters of these bytes
     size_t cap;              // bytes of piece
@@ -81,7 +82,7 @@ bool text_writer_put(struct text_writer *w, int32_t token);
 bool text_writer_end(struct text_writer *w);
 void text_writer_fini(struct text_writer *w);
 
-// Every field except session, writer and sampler may be NULL.
+// The inputs of text_generate. Every field except session, writer and sampler may be NULL.
 struct generator {
     struct session *session;
     struct text_writer *writer;
@@ -94,14 +95,19 @@ struct generator {
 
 struct generate_result {
     int64_t n_made;    // generated tokens, without the token that ends the text
-    int64_t n_decoded; // generated tokens that the model processed afterwards
+    int64_t n_decoded; // generated tokens that the model has processed
     int64_t made_us;   // time of all generated tokens
     int32_t last;      // the last chosen token
-    bool is_last_read; // the last token is in the cache
+    bool is_last_read; // the model has processed the last token, so the token is in the cache
 };
 
-// Continues the text in the session. Stops at the end of the text, after n_max tokens (-1: no limit), if the context is full, at a
-// stop word, if the grammar allows no token, or if stop returns true. Adds to *result.
+// Continues the text in the session. Adds to *result. Stops
+// - if the model ends the text,
+// - after n_max tokens (-1: no limit),
+// - if the context is full,
+// - at a stop word,
+// - if the grammar allows no token,
+// - if g->stop returns true.
 bool text_generate(const struct generator *g, int64_t n_max, struct generate_result *result, struct model_error *error);
 
 // ---- long texts, context by context (generate.c) ----
@@ -113,14 +119,15 @@ struct context_reader {
     size_t size;
     const char *name; // of the text, for error messages
     int64_t n_max;    // largest number of contexts; 0: all
-    // Called with the tokens of context i of n after it was processed. False: contexts_read stops and does not count this context.
-    // False with *error set: contexts_read fails.
+    // Called with the tokens of context i of n after the context was processed. If it returns false, contexts_read stops and does
+    // not count this context. If it also sets *error, contexts_read fails.
     bool (*each)(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error);
     void *user;
     ggml_abort_callback stop; // polled before each context; NULL: never
     void *stop_data;
 };
 
-// Processes the complete contexts of the text. A BOS token, if the vocabulary adds one, replaces the first token of each context.
-// *n_read: number of processed contexts. After a stop, succeeds if at least one context was processed.
+// Processes the complete contexts of the text; an incomplete context at the end is left out. If the vocabulary adds a BOS token,
+// it replaces the first token of each context. *n_read: number of processed contexts. If r->stop ends the call, the result is
+// true if at least one context was processed.
 bool contexts_read(const struct context_reader *r, int64_t *n_read, struct model_error *error);

@@ -11,7 +11,7 @@ static struct logprob *logprobs_last(const struct logprobs *l) {
     return l->items + (l->n - 1) * (size_t) (l->n_top + 1);
 }
 
-// top is sorted, best first. token -1 marks a free entry.
+// Inserts a token into the list of the most probable tokens, which is sorted with the best first. token -1 marks a free entry.
 static void top_insert(struct logprob *top, int64_t n_top, int32_t token, float logit) {
     int64_t i = n_top;
     while (i > 0 && (top[i - 1].token < 0 || top[i - 1].log < logit)) {

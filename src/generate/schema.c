@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// schema.c: converts a JSON schema to a grammar (generate.h). Each schema of the file becomes one rule, so a schema may refer to
-// itself. Properties keep the order of the file. A key that a grammar cannot express is an error, because an almost valid text is
-// useless.
+// schema.c: converts a JSON schema to a grammar (generate.h). Each schema in the file becomes one rule, so a schema may refer to
+// itself. Properties keep the order of the file. A key that a grammar cannot express is an error, because ignoring the key would
+// allow invalid texts.
 
 #include "base/json.h"
 #include "base/min.h"
@@ -17,14 +17,15 @@ struct slice {
     size_t size;
 };
 
+// A value in the file.
 struct node {
     struct slice text;                // as in the file, without surrounding blanks
-    size_t key, key_size;             // offset and size in converter.keys, of a member of an object
+    size_t key, key_size;             // of a member of an object: offset and size of its key in converter.keys
     struct node *parent;              // object or array that contains this value
     struct node *first, *last, *next; // first and last child; next child of `parent`
     int rule;                         // number of the rule of this schema; -1: none yet
     bool is_required;                 // as a property: listed in "required"
-    bool has_properties;              // the rules of its properties are written
+    bool has_properties;              // the rules of its properties have been written
 };
 
 struct converter {
@@ -35,7 +36,7 @@ struct converter {
     size_t n_nodes, nodes_room;
     struct berth_stream keys; // keys of all members, without escapes
     size_t keys_size;
-    struct node **slots; // [n_slots] hash table of members by object and key; if keys are equal, the last member
+    struct node **slots; // [n_slots] hash table of members by object and key; of several members with the same key, the last one
     size_t n_slots;
     struct berth_siphash_key hash_key;
     struct node **waiting; // [n_rules] schemas by number of their rule; the first n_written rules are written
@@ -66,7 +67,7 @@ static bool schema_fail(struct converter *c, const char *fmt, ...) {
     return model_fail(c->error, "%s: %s", c->source->name, why);
 }
 
-// Sets the error if the caller requests a stop.
+// Returns true and sets the error if the caller requests a stop.
 static bool is_stopped(struct converter *c) {
     return c->source->stop != NULL && c->source->stop(c->source->stop_data) &&
            !schema_fail(c, "interrupted while the schema was read");
@@ -102,7 +103,8 @@ static struct node *node_new(struct converter *c, struct node *parent) {
     return node;
 }
 
-// BERTH_JSON_DEPTH_MAX limits the recursion. False: an error of the JSON reader or of schema_fail.
+// Reads a value and the values in it. BERTH_JSON_DEPTH_MAX limits the recursion. False: the JSON reader or schema_fail has set an
+// error.
 static bool value_read(struct converter *c, struct node *node) {
     struct berth_json *r = &c->json;
     const char kind = berth_json_peek(r);
@@ -192,7 +194,7 @@ static bool tree_read(struct converter *c) {
 
 // ---- access to the tree ----
 
-// NULL: absent.
+// Returns the value of a key in an object; NULL: the object has no such key, or the node is not an object.
 static struct node *field_sized(struct converter *c, const struct node *object, const char *key, size_t size) {
     return first_char(object) == '{' ? c->slots[slot_of(c, object, key, size)] : NULL;
 }
@@ -232,7 +234,7 @@ static bool is_text(const struct node *node, const char *text) {
     return s.size == strlen(text) + 2 && s.at[0] == '"' && memcmp(s.at + 1, text, s.size - 2) == 0;
 }
 
-// Reads a non-negative integer; `otherwise` if the key is absent.
+// Reads the non-negative integer of a key. If the key is absent, *out is `otherwise`.
 static bool count_read(struct converter *c, const struct node *object, const char *key, int64_t otherwise, int64_t *out) {
     const struct node *node = field_get(c, object, key);
     struct berth_json r;
@@ -279,7 +281,7 @@ static bool text_literal(struct converter *c, struct berth_json_text text, void 
     return ok || schema_fail(c, "out of memory");
 }
 
-// Strings are escaped anew. Other values are copied from the file.
+// Writes a GBNF literal that matches the value. Strings are unescaped and escaped again. Other values are copied from the file.
 static bool value_literal(struct converter *c, FILE *to, const struct node *value) {
     if (first_char(value) == '"') {
         return string_use(c, value, text_literal, to);
@@ -345,8 +347,8 @@ static bool array_body(struct converter *c, const struct node *s, FILE *to) {
     return true;
 }
 
-// ---- objects: rule rN-I-0 matches property I of schema N and all later properties, if no earlier property is present. After an
-// earlier property, rule rN-I-1 matches the same with a comma before it ----
+// ---- objects. Rule rN-I-0 matches property I of schema N and all later properties, if no earlier property is present. If an
+// earlier property is present, rule rN-I-1 matches the same properties with a comma before each ----
 
 static bool property_write(struct converter *c, struct node *property, int id, int i) {
     FILE *to = c->rules.file;
@@ -440,7 +442,7 @@ static bool type_body(struct converter *c, struct node *s, const struct node *ty
                                    : schema_fail(c, "unknown type %.*s", text_width(type->text), type->text.at);
 }
 
-// path: from the top of the file, such as "#/$defs/name".
+// Writes the rule to which a reference leads. path: the path from the top of the file, such as "#/$defs/name".
 static bool reference_write(struct converter *c, struct berth_json_text path, void *user) {
     struct node *s = c->nodes[0];
     const struct slice ref = {path.text, path.len};
