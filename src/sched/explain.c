@@ -31,7 +31,8 @@ const char *berth_sched_reason_name(enum berth_sched_reason reason) {
 
 // ---- fallbacks ----
 
-// If the backend supports the op in F32, the types caused the fallback.
+// Returns true if the backend does not support the op as it is, but would support it with F32 in place of the other float types.
+// The types have then caused the fallback.
 static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t) {
     struct ggml_tensor node = *t, srcs[GGML_MAX_SRC];
     bool differs = node.type != GGML_TYPE_F32;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// graph_cache.c: a cached graph of the scheduler: a full record with the columns of struct sched_row.
+// graph_cache.c: builds and compares the cached graphs of the scheduler. A cached graph has a full record (src/record/record.h)
+// with the columns of struct sched_row.
 
 #include "sched/sched.h"
 

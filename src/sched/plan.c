@@ -47,7 +47,7 @@ static void slots_append(struct planner *p) {
     }
 }
 
-// A copy has the layout of its source.
+// Appends the rows of the copies. A copy has the layout of its source.
 static void copies_append(struct planner *p) {
     struct sched_cached *cached = p->cached;
     const int flags = cached->n_slots > 1 ? RECORD_FLAGS : 0;
@@ -126,7 +126,7 @@ static void steps_append(struct planner *p) {
 
 // ---- kept plans of reserved graphs ----
 
-// Returns NULL if the graph fits no kept plan.
+// Returns a kept plan that is valid for the graph; NULL: none.
 static struct galloc_plan *kept_find(
     struct ggml_backend_sched *sched, struct record *rec, const struct lifetime_row *rows, const struct lifetime_order *order) {
     for (size_t i = sched->n_kept; i-- > 0;) {

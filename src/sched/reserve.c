@@ -121,7 +121,7 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
         status = berth_backend_reserve(sched->backends[cached->splits[s].backend], &part);
         sched_edges_to_graph(cached, &cached->splits[s]);
     }
-    for (int32_t r = cached->rec.n_rows; r-- > 0;) { // backwards: a tensor may be listed twice
+    for (int32_t r = cached->rec.n_rows; r-- > 0;) { // backwards, because a tensor that is listed twice was swapped twice
         place_swap(cached->rec.tensors[r], &places[r]);
     }
     berth_free(places);

@@ -180,7 +180,7 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
     struct ggml_tensor *src = cached->rec.tensors[copy->row], *dst = sched_copy_tensor(cached, i_copy, sched->slot);
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
     const bool is_copied = copy_between(sched, cached, copy, src, dst);
-    // A function that returns void stores its failure in the backend.
+    // A function of the backend that returns void stores its failure in the backend.
     if (berth_backend_report(sched->backends[copy->backend]) != GGML_STATUS_SUCCESS || !is_copied) {
         return berth_fail(GGML_STATUS_FAILED, "scheduler: copying %s to backend %s for split %d of %d failed: %s",
             berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, cached->n_splits, berth_last_error());

@@ -230,7 +230,8 @@ static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct g
     return GGML_STATUS_SUCCESS;
 }
 
-// Rebuilds a cache entry that wrongly matched: the graph lists one tensor twice, but the cached graph two different tensors.
+// Rebuilds a cache entry that wrongly matched: the graph lists one tensor twice where the cached graph lists two different
+// tensors.
 static enum ggml_status cached_remake(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     const enum ggml_status status = cached_make(sched, cached, sched->graph);
     if (status != GGML_STATUS_SUCCESS) {
@@ -266,7 +267,7 @@ static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sch
         sched->slot = sched->next_slot % cached->n_slots;
         sched->next_slot = (sched->slot + 1) % cached->n_slots;
         if (cached != sched->last_run) {
-            sched_drain(sched); // the plans of two graphs may overlap
+            sched_drain(sched); // the graphs in flight may use the same memory as this graph
         }
         sched_wait_slot(sched, sched->slot);
     } else {

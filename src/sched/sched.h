@@ -116,7 +116,7 @@ struct sched_cached {
     size_t splits_cap, copies_cap, edges_cap, deps_cap, tensors_cap, slot_places_cap;
     int n_slots;    // sched->n_slots when the graph was split
     int uid_slot;   // slot for which split uids are valid, -1: none
-    bool *conflict; // [n_backends * n_backends] [a][b]: a uses memory of b or b of a; valid if has_conflict
+    bool *conflict; // [n_backends * n_backends] [a][b]: backends a and b use the same memory; valid if has_conflict
     bool has_conflict;
 
     bool is_split;  // all passes up to sched_optimize have succeeded

@@ -127,7 +127,8 @@ static bool node_add(struct splitter *c, int32_t node) {
             }
             continue;
         }
-        // A move always gets a new copy, because the memory of an earlier copy may have been reused.
+        // A move is a node that copies a spilled value to another pool or back. A move always gets a new copy, because the memory
+        // of an earlier copy may have been reused.
         int32_t copy = is_move ? -1 : copy_find(c, s, b);
         if (copy < 0) {
             copy = copy_push(c, s, b);
@@ -196,7 +197,7 @@ static char *name_add(char *to, const char *text, size_t n) {
     return to + length;
 }
 
-// Slot 0, the common case, avoids snprintf.
+// Writes '#' and the number of the slot. Slot 0, the common case, avoids snprintf.
 static void name_slot(char *to, int slot) {
     if (slot == 0) {
         memcpy(to, "#0", 3);
@@ -214,7 +215,7 @@ static void copy_init(struct ggml_backend_sched *sched, struct sched_cached *cac
     name_slot(name_add(at, t->name, 32), slot);
 }
 
-// An input that ops read has one address per slot. The tensor of the graph has the address of the current slot.
+// Creates the tensors of an input for the slots above 0. The tensor of the graph itself has the address of the current slot.
 static void input_init(struct sched_cached *cached, int32_t r, int32_t i_input) {
     const struct ggml_tensor *t = cached->rec.tensors[r];
     const size_t first = (size_t) cached->n_copies * (size_t) cached->n_slots;
@@ -233,7 +234,7 @@ static void input_mark(struct sched_cached *cached, int32_t r) {
     }
 }
 
-// Inputs that no op accesses need only one address.
+// Marks and counts the inputs that need one address per slot. Inputs that no op accesses need only one address.
 static void inputs_mark(struct sched_cached *cached) {
     cached->n_inputs = 0;
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
