@@ -14,7 +14,7 @@
 #define N_TRIES 12
 #define SPILL_FLOPS_PER_BYTE 4 // a copy reads and writes each byte
 
-// tensor->src[slot] was src before the rewrite.
+// A source that the rewrite replaced: tensor->src[slot] was src before.
 struct undo {
     struct ggml_tensor *tensor;
     struct ggml_tensor *src;

@@ -313,7 +313,7 @@ void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_
     chunk_limits_set(galloc, plan);
 }
 
-// Pools are solved separately, because their chunk limits differ. items, ids and offsets are scratch.
+// Plans the items of pool p. Pools are planned separately, because their chunk limits differ. items, ids and offsets are scratch.
 static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, struct berth_plan_item *items,
     int32_t *ids, uint64_t *offsets) {
     int64_t n = 0;

@@ -66,8 +66,8 @@ struct lifetimes {
     struct berth_plan_item *items; // owns the block with room, owners and returned
     int32_t *owners;               // [n_items] first row that used the item
     bool *returned;                // [n_items] the item was freed, so items[i].last is its last use
-    char *room;                    // for the caller: per_row * rows, then per_item * max_items bytes
-    size_t per_row, per_item;      // bytes, multiples of 8; set by the caller
+    char *room;                    // memory for the caller: per_row bytes per row, then per_item bytes per item (max_items)
+    size_t per_row, per_item;      // set by the caller; multiples of 8
     size_t n_items, max_items;
     size_t size;           // bytes of the block
     int32_t n_by_callback; // number of rows with is_by_callback
