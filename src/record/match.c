@@ -239,7 +239,7 @@ ALWAYS_INLINE bool match_rows(
     const struct record_form *const forms = rec->forms;
     struct ggml_tensor *const *tensors = rec->tensors;
     struct owner_check owner = {.rules = rules};
-    // The tensors of small graphs are already in the cache.
+    // Small graphs are not prefetched, because their tensors are already in the processor's cache.
     const int32_t n_rows_min = is_full_match ? 1500 : 150, n_fetched = n_rows > n_rows_min ? n_listed - RECORD_AHEAD : 0;
     for (int32_t i = 0; i < n_rows; i++) {
         const struct record_row *row = &rows[i];

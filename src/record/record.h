@@ -152,7 +152,8 @@ bool berth_record_has_unknown_duplicates(struct record *rec);
 static inline int32_t record_base(const struct record *rec, int32_t r) {
     return rec->rows[r].view_src >= 0 ? rec->rows[r].view_src : rec->rows[r].same_as;
 }
-// Reads the tensor only if its op is GGML_OP_DUP.
+// Returns whether row r is a move (a copy of a spilled value to another pool or back). Reads the tensor only if its op is
+// GGML_OP_DUP.
 static inline enum berth_move record_move(const struct record *rec, int32_t r) {
     return rec->rows[r].op == GGML_OP_DUP ? berth_move_of(rec->tensors[r]) : BERTH_MOVE_NONE;
 }
