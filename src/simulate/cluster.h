@@ -102,8 +102,8 @@ struct simulation *simulation_new(const struct cluster *c);
 void simulation_free(struct simulation *sim);
 ggml_backend_dev_t simulation_device(struct simulation *sim, int i);
 uint64_t simulation_bytes(const struct simulation *sim, int i); // bytes of all buffers of device i that exist now
-// is_together: true if all devices of a host compute at the same time, so that `together` divides their speeds. false if one
-// device computes at a time.
+// is_together: true if all devices of a host compute at the same time, so that their speeds are multiplied by
+// `together`. false if one device computes at a time.
 void simulation_set_together(struct simulation *sim, bool is_together);
 void simulation_clock_start(struct simulation *sim);       // sets the clock to 0 and every device to idle
 double simulation_clock_now(const struct simulation *sim); // seconds since simulation_clock_start
