@@ -105,7 +105,7 @@ static bool rule_rows(struct meta_node *node) {
     return ok && out_set(node, s);
 }
 
-// The mask is broadcast. If the heads (axis 2) are split, sinks are split too, and max_bias is not supported.
+// Rule of softmax. The mask is broadcast. If the heads (axis 2) are split, sinks are split too, and max_bias is not supported.
 static bool rule_soft_max(struct meta_node *node) {
     const struct ggml_tensor *sinks = node->t->src[2];
     const meta_state *s = have_of(node, 0);
@@ -117,14 +117,14 @@ static bool rule_soft_max(struct meta_node *node) {
     return node->want[2] != NULL && out_set(node, s);
 }
 
-// Positions are along axis 2, which must not be split.
+// Rule of rope. The positions of the tokens are along axis 2, which must not be split.
 static bool rule_rope(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     node->want[0] = s;
     return (s->axis == 1 || s->axis == 3) && out_set(node, s);
 }
 
-// For ops that keep the extent of the split axis.
+// Rule of ops whose result has the same extent as the source along the split axis.
 static bool rule_keep(struct meta_node *node) {
     const meta_state *s = have_of(node, 0);
     node->want[0] = s;
@@ -133,7 +133,7 @@ static bool rule_keep(struct meta_node *node) {
 
 // ---- products ----
 
-// The product sums over the split axis, so the result is partial.
+// Sets the states of a product that sums over the split axis. Each device has a part of the sum, so the result is partial.
 static bool product_sum(struct meta_node *node, const meta_state *s) {
     node->want[0] = node->want[1] = s;
     for (int k = 0; k < 2; k++) {
@@ -145,7 +145,8 @@ static bool product_sum(struct meta_node *node, const meta_state *s) {
     return true;
 }
 
-// The batches are split. One matrix of the first source is multiplied with `times` matrices of the second.
+// Sets the states of a product whose batches are split. One matrix of the first source is multiplied with `times` matrices of the
+// second.
 static bool product_batch(struct meta_node *node, int axis) {
     const struct ggml_tensor *a = node->t->src[0], *b = node->t->src[1];
     const bool by_first = is_split_on(node, 0, axis);
@@ -231,7 +232,7 @@ static bool rule_cont(struct meta_node *node) {
     return meta_is_split(node->want[0]) && out_set(node, state_reshape(node, node->want[0], node->t->src[0], node->t));
 }
 
-// The state of the destination decides.
+// Rule of a copy. The state of the destination (source 1) decides which state the copied tensor (source 0) must have.
 static bool rule_cpy(struct meta_node *node) {
     if (node->t->src[1] == node->t) { // a cast
         return rule_cont(node);
