@@ -115,7 +115,7 @@ static bool name_read(struct berth_json *r, char name[64]) {
     if (!berth_json_string(r, &text)) {
         return false;
     }
-    if (text.len == 0 || text.len > 40) { // host_repeat appends a number
+    if (text.len == 0 || text.len > 40) { // the name must fit into 64 bytes after host_repeat has appended a number
         return berth_json_fail(r, "a name of 1 to 40 bytes is expected");
     }
     snprintf(name, 64, "%.*s", (int) text.len, text.text);
@@ -132,7 +132,7 @@ static int type_find(struct berth_json_text name) {
     return -1;
 }
 
-// {"q4_K": 1e10, ...}
+// Reads an object with one speed per type of weights, for example {"q4_K": 1e10, "f16": 2e10}.
 static bool types_read(struct berth_json *r, double *by_type) {
     struct berth_json_text key;
     berth_json_object(r);

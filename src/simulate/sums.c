@@ -232,7 +232,7 @@ bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml
     double factor = 0;
     if (adders_init(&a, c, backends)) {
         const double seconds = sum_seconds(&a);
-        // Most messages of decode by tensors belong to sums.
+        // In decode by tensors, most messages belong to sums, so the latency of a link is at least the latency of a sum.
         for (int l = 0; l < c->n_links; l++) {
             struct cluster_link *link = &c->links[l];
             link->latency = max_f64(seconds - (a.n - 1) * SUM_SIZE / link->bandwidth, link->latency);
