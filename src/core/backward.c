@@ -5,7 +5,8 @@
 //    (optable.h: is_flat, grad_src_mask).
 // 2. Set the accumulators that the caller passes, for losses and for nodes that need a gradient. A loss without an accumulator
 //    gets a new accumulator with one element. ggml_graph_reset sets the accumulators of losses to 1.
-// 3. Reverse walk: call the gradient rule of each node's op. All users of a node come first, so its gradient is complete.
+// 3. Reverse walk: call the gradient rule of each node's op. The walk reaches all users of a node before the node, so the node's
+//    gradient is complete.
 //
 // A contribution is added in place only if the gradient is an accumulator. Any other gradient tensor may be the gradient of two
 // tensors at the same time, such as both sources of an ADD.
@@ -184,7 +185,7 @@ static bool any_src_needed(const struct berth_grad *g) {
     return false;
 }
 
-// The gradient rules of other ops may need the values that this op overwrites.
+// An in-place op is refused, because the gradient rules of other ops may need the values that it overwrites.
 static bool is_inplace(const struct ggml_tensor *node) {
     return node->view_src != NULL && !berth_op_info(node->op)->is_view && node->op != GGML_OP_CPY && node->op != GGML_OP_SET_ROWS;
 }

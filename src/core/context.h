@@ -28,7 +28,7 @@ struct ggml_context {
     int n_objects;
     struct ggml_object *objects_begin;
     struct ggml_object *objects_end;
-    struct ggml_tensor poison;            // outside the arena: available when it is full
+    struct ggml_tensor poison;            // the result of failed constructors (op.h); not in the arena, which may be full
     char error[BERTH_CONTEXT_ERROR_SIZE]; // the first error of the context; poison.extra points here
 };
 

@@ -26,7 +26,7 @@ static char full_text[] = "the graph is full: make it with a larger size (ggml_n
 static char no_memory_text[] = "out of memory while the graph was built";
 static char cycle_text[] = "the graph has a cycle: a tensor is a source of itself, directly or through others";
 
-// Never written: every function of Berth leaves poison unchanged.
+// Shared by all threads without a lock, because every function of Berth leaves poison unchanged.
 static struct ggml_tensor failed_tensors[BERTH_GRAPH_N_FAILURES] = {
     [BERTH_GRAPH_FULL] = FAILED_TENSOR(full_text),
     [BERTH_GRAPH_NO_MEMORY] = FAILED_TENSOR(no_memory_text),
@@ -86,13 +86,13 @@ struct frame {
     struct ggml_tensor *node;
     size_t slot;     // index in the hash set
     int n_done;      // sources already visited
-    bool flags_only; // already in the graph: only sets compute flags
+    bool flags_only; // the node is already in the graph: the walk only sets compute flags
 };
 
 struct walk {
     struct ggml_cgraph *g;
-    bool compute;
-    struct frame *frames; // the array few, or heap memory if the graph is deep
+    bool compute;         // set the compute flag of all visited nodes
+    struct frame *frames; // the stack: the array few, or heap memory if the graph is deep
     size_t n_frames;
     size_t n_cap;
     struct frame few[64];
@@ -115,8 +115,8 @@ static bool walk_push(struct walk *w, struct ggml_tensor *node, size_t slot, boo
     return true;
 }
 
-// Returns false if another thread has named t or is naming t. A claim sets the last byte of the name from 0 to 1.
-// The first byte is written last: a reader that sees it sees the complete name.
+// Claims the right to name t. Returns false if t has a name or another thread is naming t. A claim sets the last byte of the name
+// from 0 to 1. The first byte of a name is written last, so a reader that sees the first byte sees the complete name.
 static bool name_claim(struct ggml_tensor *t) {
     char *first = &t->name[0], *claim = &t->name[GGML_MAX_NAME - 1], free_claim = '\0';
     if (__atomic_load_n(first, __ATOMIC_ACQUIRE) != '\0') {
@@ -159,7 +159,7 @@ static void name_number(struct ggml_tensor *t, const char *prefix, int number) {
     __atomic_store_n(&t->name[0], first, __ATOMIC_RELEASE);
 }
 
-// All sources of the node are in the graph. Returns false if the graph is full.
+// Appends the node to the nodes or the leafs. All its sources are already in the graph. Returns false if the graph is full.
 static bool node_emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
     if (node->op == GGML_OP_NONE && (berth_flags(node) & GGML_TENSOR_FLAG_PARAM) == 0) {
         if (g->n_leafs >= g->size) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // grad.h: the interface between backward.c and the gradient rules, and helpers for rules.
-// Rule: a function per op, next to the op's constructor (ops_*.c), named in the op's row of the op table.
-// A rule gets a node and its gradient. It adds a gradient to each source that needs one:
+// A gradient rule is a function for one op. The rule is next to the op's constructor (ops_*.c). The op's row of the op table
+// names it. A rule gets a node and the node's gradient. The rule adds a gradient to each source that needs one:
 //
 //     static void grad_sqr(struct berth_grad *g) {
 //         berth_grad_put_add(g, 0, ggml_scale(g->ctx, ggml_mul(g->ctx, g->node->src[0], g->grad), 2.0f));
 //     }
 //
-// Rules use the public constructors, so that a tensor that cannot be built becomes poison.
+// Rules use the public constructors, so a tensor that cannot be built becomes poison (op.h).
 #pragma once
 
 #include "core/op.h"
@@ -23,17 +23,18 @@ struct berth_grad {
 
 bool berth_grad_needed(const struct berth_grad *g, int i);
 
-// t has the shape of source i. If the source needs no gradient, does nothing.
-// Check berth_grad_needed before building an expensive t.
+// Adds t to (put_add) or subtracts t from (put_sub) the gradient of source i. t has the shape of source i.
+// If the source needs no gradient, both functions do nothing. Check berth_grad_needed before building an expensive t.
 void berth_grad_put_add(struct berth_grad *g, int i, struct ggml_tensor *t);
 void berth_grad_put_sub(struct berth_grad *g, int i, struct ggml_tensor *t);
 // If t has one element, the element is added to all elements of source i's gradient. If t has one element per row, each element
 // is added to all elements of its row.
 void berth_grad_put_add1(struct berth_grad *g, int i, struct ggml_tensor *t);
-// `to` is a source, or the tensor that a source views. t is added at offset with strides nb[1..3], as f32.
+// Adds t to a part of the gradient of `to`, which is a source or the tensor that a source views. The gradient is f32. The part
+// starts at byte `offset` and has strides nb[1..3].
 void berth_grad_put_acc(struct berth_grad *g, struct ggml_tensor *to, struct ggml_tensor *t, const size_t nb[4], size_t offset);
 
-// The rule does not support this node. Poisons the context and the graph.
+// A rule calls this function if it does not support the node. Poisons the context and the graph.
 void berth_grad_refuse(struct berth_grad *g, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 // ---- helpers for rules ----
@@ -42,7 +43,7 @@ void berth_grad_refuse(struct berth_grad *g, const char *fmt, ...) BERTH_PRINTF(
 static inline struct ggml_tensor *berth_grad_dense(struct berth_grad *g, struct ggml_tensor *t) {
     return t == NULL || ggml_is_contiguous(t) ? t : ggml_cont(g->ctx, t);
 }
-// t has the shape of a repeated `like`. Returns the sum over the repetitions.
+// t has the shape of `like` repeated along some dimensions. Returns the sum over the repetitions.
 static inline struct ggml_tensor *berth_grad_fold(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *like) {
     return t == NULL || ggml_are_same_shape(t, like) ? t : ggml_repeat_back(g->ctx, t, like);
 }
@@ -54,7 +55,8 @@ static inline struct ggml_tensor *berth_grad_one_minus(struct berth_grad *g, str
 }
 // Returns the part of the gradient that the op_params of ACC and SET describe, in the shape of source 1 (ops_view.c).
 struct ggml_tensor *berth_grad_part(struct berth_grad *g);
-// For products in which several batches of b share a batch of a: sums t over the batches that share one (ops_matmul.c).
+// In a product of a and b, several batches of b may share a batch of a. Sums the batches of t that share a batch of a.
+// (ops_matmul.c)
 struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *a);
 // Returns the negative gradient of the sinks of a softmax with result y (ops_rows.c).
 // Sink: an additional term in the denominator. Its weight is 1 - sum(y) in each row of its head.

@@ -19,16 +19,16 @@ enum ggml_cgraph_eval_order {
     GGML_CGRAPH_EVAL_ORDER_COUNT = 2,
 };
 
-// n_nodes <= size, n_leafs <= size. A graph that became full has poison in nodes[size - 1].
+// n_nodes <= size, n_leafs <= size. A failed graph (see below) has poison in nodes[size - 1].
 struct ggml_cgraph {
-    int size;
+    int size; // capacity of nodes and of leafs; 0: a view of another graph
     int n_nodes;
     int n_leafs;
     struct ggml_tensor **nodes;     // in execution order
     struct ggml_tensor **grads;     // by slot of the hash set; NULL: the graph has no gradients
     struct ggml_tensor **grad_accs; // by slot of the hash set; NULL: the graph has no gradients
     struct ggml_tensor **leafs;
-    int32_t *use_counts; // by hash set slot: number of source references
+    int32_t *use_counts; // by slot of the hash set: how often the tensor is a source of visited nodes
     struct ggml_hash_set visited_hash_set;
     enum ggml_cgraph_eval_order order;
     uint64_t uid;
@@ -83,8 +83,8 @@ enum berth_graph_failure {
     BERTH_GRAPH_N_FAILURES,
 };
 
-// Marks g as failed: fills its free slots and its last slot with poison. Nothing can be added to g afterwards. n_want: at least
-// this number of slots is needed (only for BERTH_GRAPH_FULL).
+// Marks g as failed: fills its free slots and its last slot with poison. Nothing can be added to g afterwards.
+// n_want: the graph needs at least this number of slots; used only for the message of BERTH_GRAPH_FULL.
 void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64_t n_want);
 
 // t is an f32 scalar in any memory.

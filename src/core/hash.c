@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// Each size is the next prime after a power of two. Larger sets use an odd size.
+// Each size is the next prime after a power of two. A set larger than the last entry has an odd size that need not be prime.
 static const size_t hash_sizes[] = {2, 3, 5, 11, 17, 37, 67, 131, 257, 521, 1031, 2053, 4099, 8209, 16411, 32771, 65537, 131101,
     262147, 524309, 1048583, 2097169, 4194319, 8388617, 16777259, 33554467, 67108879, 134217757, 268435459, 536870923, 1073741827,
     2147483659};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// op.h: the building blocks of op constructors. A constructor checks sources, checks shapes and completes a result:
+// op.h: the building blocks of op constructors. A constructor checks its sources and their shapes, and returns a new tensor:
 //
 //     struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
 //         BERTH_SOURCES(ctx, a, b);
@@ -7,7 +7,7 @@
 //         return BERTH_OP(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, a, b);
 //     }
 //
-// Poison: a tensor that stands for an error. If a source is poison or a rule is broken, the constructor returns poison.
+// Poison is a tensor that stands for an error. If a source is poison or a check fails, the constructor returns poison.
 #pragma once
 
 #include "core/context.h"
@@ -18,7 +18,7 @@
 
 #define BERTH_FLAG_POISON (1 << 30)
 
-// Another thread that builds a graph may set the compute flag (expand.c).
+// Atomic, because another thread that builds a graph may set the compute flag at the same time (expand.c).
 static inline int32_t berth_flags(const struct ggml_tensor *t) {
     return __atomic_load_n(&t->flags, __ATOMIC_RELAXED);
 }
@@ -39,7 +39,7 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
 #define BERTH_NB(t) (t)->nb[0], (t)->nb[1], (t)->nb[2], (t)->nb[3]
 
 // If a required source is poison or NULL, the constructor returns poison. ctx must not be NULL.
-// Shared helpers use the _AS forms: func is the public name for messages.
+// Helpers that several constructors share use the _AS forms. func is the name of the public constructor, for messages.
 #define BERTH_SOURCE_AS(ctx, func, t) \
     do { \
         if (BERTH_UNLIKELY((t) == NULL || berth_poisoned(t))) { \
@@ -110,13 +110,14 @@ static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum 
     }
     return result;
 }
-// BERTH_OP_WITH copies the object params to op_params.
+// BERTH_OP completes a result without op_params. BERTH_OP_WITH also copies the variable `params` to op_params.
 #define BERTH_SRCS(...) \
     (struct ggml_tensor *const[]){__VA_ARGS__}, sizeof((struct ggml_tensor *const[]){__VA_ARGS__}) / sizeof(struct ggml_tensor *)
 #define BERTH_OP(result, op, ...) berth_op_set(result, op, NULL, 0, BERTH_SRCS(__VA_ARGS__))
 #define BERTH_OP_WITH(result, op, params, ...) berth_op_set(result, op, &(params), sizeof(params), BERTH_SRCS(__VA_ARGS__))
 
-// Makes the tensor `a` itself poison. Setters of finished ops refuse a setting this way, because setters have no context.
+// Makes the existing tensor `a` poison. A setter, such as ggml_rope_set_offset, has no context to poison, so it refuses a wrong
+// setting this way.
 // text must stay valid as long as the program runs.
 static inline void berth_poison_self(struct ggml_tensor *a, char *text) {
     a->flags |= BERTH_FLAG_POISON;
@@ -129,7 +130,7 @@ struct ggml_tensor *berth_tensor_new(
 struct ggml_tensor *berth_view_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne, size_t offset);
 
-// The name is truncated to its maximum length. Poison is unchanged.
+// Names t after src, followed by the suffix. A name that is too long is truncated. Poison is unchanged.
 void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, const char *suffix);
 
 static inline struct ggml_tensor *berth_like(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a) {
@@ -150,8 +151,8 @@ struct berth_part {
     bool inplace;
 };
 
-// The op writes b into a part of a. op_params: [nb1, nb2, nb3, offset, inplace], 32 bits each.
-// As in ggml, the stride of a dimension with one element is unused and may be truncated.
+// Returns a node of an op that writes b into a part of a. op_params: [nb1, nb2, nb3, offset, inplace], 32 bits each.
+// As in ggml, the stride of a dimension with one element is unused, so truncating it to 32 bits is harmless.
 static inline struct ggml_tensor *berth_op_set_part(struct ggml_context *ctx, const char *func, struct ggml_tensor *a,
     struct ggml_tensor *b, enum ggml_op op, const struct berth_part *part) {
     const size_t *nb = part->nb, offset = part->offset;

@@ -34,7 +34,7 @@ struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_te
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_FLASH_ATTN_EXT, params, q, k, v, mask);
 }
 
-// The functions below change an existing tensor and have no context to poison.
+// For the setters below. They change an existing tensor and have no context to poison.
 static bool is_flash_attn(const struct ggml_tensor *a, const char *func) {
     if (a == NULL || berth_poisoned(a)) {
         return false; // the constructor reported the error

@@ -14,10 +14,10 @@ struct conv_axis {
     int dilation;
 };
 
-// *out: the number of windows of k elements that fit into n elements. Returns false if the stride is 0 or a number overflows.
-// 2 * pad must fit an int, as in the kernels.
-// The quotient rounds toward 0, so *out may be 1 although the window is larger than the padded data. All callers refuse negative
-// results. The im2col constructors also refuse 0.
+// *out: the number of windows of k elements that fit into n elements, (n + 2 pad - dilation (k - 1) - 1) / stride + 1.
+// Returns false if the stride is 0 or a number overflows. 2 * pad must fit an int, as in the kernels.
+// The quotient rounds toward 0, so *out may be 1 although the window is larger than the padded data. All callers refuse a
+// negative *out. The im2col constructors also refuse 0.
 static bool axis_extent(int64_t n, int64_t k, struct conv_axis w, int64_t *out) {
     int64_t span, room;
     if (w.stride == 0 || w.pad > INT_MAX / 2 || w.pad < INT_MIN / 2 || !berth_add_i64_ok(k, -1, &span) ||
@@ -144,8 +144,7 @@ struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor 
 
 // ---- composite constructors: im2col, then mul_mat ----
 
-// The product wraps around if it overflows. The product can overflow only if the tensor is empty. ggml_reshape then refuses the
-// product as an extent.
+// The product wraps around on overflow, which can happen only for an empty tensor. ggml_reshape then refuses the product.
 static int64_t extent_mul(int64_t x, int64_t y) {
     return (int64_t) ((uint64_t) x * (uint64_t) y);
 }
@@ -338,7 +337,7 @@ struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx, struct ggml_te
     return BERTH_OP_WITH(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne), GGML_OP_CONV_3D, params, a, b);
 }
 
-// The extent that n windows of k cover.
+// *out: the number of elements that n windows of k elements cover, (n - 1) stride + k. Returns false on overflow.
 static bool transposed_extent(int64_t n, int64_t k, int stride, int64_t *out) {
     return berth_add_i64_ok(n, -1, out) && berth_mul_i64_ok(*out, stride, out) && berth_add_i64_ok(*out, k, out) && *out >= 0;
 }

@@ -195,9 +195,9 @@ static void grad_mul_mat(struct berth_grad *g) {
     }
 }
 
-// The gradient of an expert is the outer product of tokens and gradients over its rows.
-// Rows of other experts are set to 0, so that the experts are the batches of one product.
-// The cost is that of sending all tokens through all experts.
+// The gradient of an expert is the sum of the outer products of token and gradient over the rows that use the expert.
+// One OUT_PROD computes all experts, each as a batch. In the batch of an expert, the gradient rows of other experts are set to 0.
+// This costs as much as sending all tokens through all experts.
 static struct ggml_tensor *grad_of_experts(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *as = g->node->src[0], *b = g->node->src[1], *ids = g->node->src[2], *d = berth_grad_dense(g, g->grad);

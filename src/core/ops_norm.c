@@ -50,7 +50,7 @@ struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx, struct ggm
 }
 
 // ---- gradients ----
-// All gradients use RMS_NORM_BACK: norm(x) = rms_norm(x - mean(x)), and l2 length = rms * sqrt(number of elements).
+// All gradients use RMS_NORM_BACK, because norm(x) = rms_norm(x - mean(x)), and l2 length = rms * sqrt(number of elements).
 
 static void grad_rms_norm(struct berth_grad *g) {
     berth_grad_put_add(g, 0, ggml_rms_norm_back(g->ctx, g->grad, g->node->src[0], param_f32(g->node, 0)));

@@ -9,9 +9,9 @@
 
 // ---- pooling ----
 
-// *out: the number of windows. Returns false if no window fits or the number does not fit an int64_t. pad may have a fraction, so
-// the arithmetic is float.
-// As in ggml, extents above 2^24 are rounded; this is part of the ABI.
+// *out: the number of windows. Returns false if no window fits or the number does not fit an int64_t.
+// The arithmetic is float, because pad may have a fraction. As in ggml, extents above 2^24 are therefore rounded; the rounding is
+// part of the ABI.
 static bool pool_extent(int64_t n, int k, int stride, float pad, int64_t *out) {
     const float windows = ((float) n + 2 * pad - (float) k) / (float) stride + 1;
     if (!(windows >= 1.0f && windows < 0x1p63f)) {
@@ -140,9 +140,9 @@ static void grad_pool_2d(struct berth_grad *g) {
             (float) p[5], (float) p[6]));
 }
 
-// Treats a row as an image that is one pixel high, and uses POOL_2D_BACK. But an average of POOL_1D counts only the elements
-// inside the row, while POOL_2D divides by the size of the window. Pooling a row of ones with POOL_2D gives the fraction of each
-// window that is inside the row.
+// Treats a row as an image that is one pixel high, and uses POOL_2D_BACK. The averages differ at padded ends: POOL_1D divides by
+// the number of elements inside the row, POOL_2D by the size of the window. Pooling a row of ones with POOL_2D gives the fraction
+// of each window that is inside the row. Dividing the gradient by this fraction corrects the difference.
 static void grad_pool_1d(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     const int32_t *p = g->node->op_params;

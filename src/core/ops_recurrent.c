@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // ops_recurrent.c: constructors of layers that carry a state from token to token, and of hyper-connections.
-// A result is one f32 tensor: the outputs, then the new states.
+// The result of a recurrent op is one f32 tensor: the outputs, then the new states.
 
 #include "core/op.h"
 #include "core/sample.h"
@@ -28,9 +28,9 @@ static bool rows_are_dense(const struct ggml_tensor *t) {
 
 #define SCAN_LIKELY_STATES 256 // largest plausible K
 
-// Programs that were built for ggml before 0.25 do not pass K, so K is then an arbitrary value.
-// If the program's release is unknown, an implausible K counts as 1.
-// A K that is too large only costs memory: the final states have the same offset for every K.
+// Returns K, the number of states that the result contains. Programs that were built for ggml before 0.25 do not pass K, so K is
+// then an arbitrary value. If it is unknown for which release the program was built, an implausible K counts as 1.
+// A K that is too large only costs memory, because the final states have the same offset for every K.
 static int64_t scan_states(const struct ggml_tensor *A, int64_t K) {
     const int minor = berth_client_minor();
     if (minor != 0) {
@@ -41,7 +41,8 @@ static int64_t scan_states(const struct ggml_tensor *A, int64_t K) {
 
 // s: [d_state, d_head, n_head, n_state], x: [d_head, n_head, n_token, n_seq], dt: [n_head, n_token, n_seq],
 // A: [d_state or 1, n_head], B and C: [d_state, n_group, n_token, n_seq], ids: [n_seq] index of the initial state.
-// The result is y, then K slabs [d_state, d_head, n_head, n_seq]: the final states, then those 1 to K - 1 tokens earlier.
+// The result is y, then K slabs [d_state, d_head, n_head, n_seq]. Slab 0 has the final states, slab i the states i tokens
+// earlier.
 struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x, struct ggml_tensor *dt,
     struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids, int64_t K) {
     BERTH_SOURCES(ctx, s, x, dt, A, B, C, ids);

@@ -118,7 +118,7 @@ struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx, struct gg
 }
 
 struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs) {
-    static char text[] = "ggml_rope_set_offset: the offset does not fit";
+    static char text[] = "ggml_rope_set_offset: the offset was refused";
     if (a == NULL || berth_poisoned(a)) {
         return a; // the constructor reported the error
     }
@@ -127,8 +127,10 @@ struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs) {
     const bool is_rope = a->op == GGML_OP_ROPE || a->op == GGML_OP_ROPE_BACK;
     if (!is_rope || n_offs < 0 || params.mode == GGML_ROPE_TYPE_VISION) {
         berth_fail(GGML_STATUS_FAILED,
-            "%s: %s: offset %d for %s of mode %d, must be 0 or more, for ROPE or ROPE_BACK without vision mode", __func__,
-            a->name, n_offs, ggml_op_name(a->op), is_rope ? params.mode : 0);
+            "%s: %s: offset %d for op %s, mode %d: the offset must not be negative, the op must be ROPE or ROPE_BACK, and the "
+            "mode "
+            "must not be vision",
+            __func__, a->name, n_offs, ggml_op_name(a->op), is_rope ? params.mode : 0);
         berth_poison_self(a, text);
         return a;
     }
@@ -137,7 +139,7 @@ struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs) {
     return a;
 }
 
-// YaRN, arXiv 2309.00071, section 3.2: the dimension whose wave completes n_rot periods in the original context.
+// Returns the dimension whose wave completes n_rot periods in the original context (YaRN, arXiv 2309.00071, section 3.2).
 static float yarn_dim(int n_dims, int n_ctx_orig, float n_rot, float base) {
     const float two_pi = 2.0f * 3.14159265358979323846f;
     return (float) n_dims * logf((float) n_ctx_orig / (n_rot * two_pi)) / (2.0f * logf(base));

@@ -8,7 +8,7 @@
 #include "core/sample.h"
 #include "core/span.h"
 
-// Negative extents and overflow give false.
+// Returns true if the product of the extents is n. Returns false if an extent is negative or the product overflows.
 static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
     int64_t product = 1;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -56,7 +56,8 @@ struct ggml_tensor *ggml_reshape_4d(
     return reshape_new(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3});
 }
 
-// Only overflow is checked here. Computing the graph detects views that end after their source.
+// Returns true if the offset of the view's last byte overflows. A view that ends after its source is detected later, when the
+// graph is computed.
 static bool strides_wrap(const struct ggml_tensor *a, int n_dims, const int64_t *ne, const size_t nb[GGML_MAX_DIMS]) {
     if (BERTH_LIKELY((nb[1] | nb[2] | nb[3]) >> 34 == 0)) {
         return false; // the source's number of elements bounds the extents, so such small strides cannot overflow

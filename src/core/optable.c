@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// optable.c: collects the rows of ops from ops_*.c and answers queries about ops. FAMILIES has one line per file.
+// optable.c: collects the op table rows from ops_*.c and answers queries about ops. FAMILIES has one line per such file.
 
 #include "core/optable.h"
 
@@ -29,7 +29,7 @@ FAMILIES(DECLARE)
 
 static const struct berth_op_info *ops[GGML_OP_COUNT];
 
-// Runs before the other ELF constructors of a program that contains Berth, because those may call Berth.
+// Priority 101: runs before the other ELF constructors of a program that contains Berth, because those may call Berth.
 __attribute__((constructor(101))) static void ops_collect(void) {
 #define LIST(name) berth_ops_##name,
     static const struct berth_op_entry *const lists[] = {FAMILIES(LIST)};

@@ -48,15 +48,15 @@ struct berth_op_info {
     bool in_place;    // the result may use the memory of the first source, as in ggml
     bool is_view;     // moves no data: the result is a view of its source
     bool is_empty;    // nothing to compute: NONE and the views
-    bool may_expand;  // a buffer type may require more than ggml_nbytes() for the result
+    bool may_expand;  // a buffer type may require more memory for the result than ggml_nbytes() (get_alloc_size)
     int overwrites;   // 1 + index of the source that the op overwrites without reading it; 0: none
-    unsigned updates; // bit i: also writes source i
+    unsigned updates; // bit i: also writes source i, such as the moments of AdamW
     enum berth_op_family family;
     // Sample: a small node with this op, for device queries and tests (berth_op_sample). NULL: no sample (GGML_OP_NONE).
     // a and b are the types of the sources, or of the source and the result. sub selects the formula of UNARY or GLU.
     struct ggml_tensor *(*sample)(struct ggml_context *ctx, enum ggml_type a, enum ggml_type b, int sub);
     const char *relation; // text between the names of types a and b in reports, such as x in "q4_0 x f32"; NULL: b is unused
-    // Corrects the general cost (berth_op_cost). The first two sources are not NULL. NULL: the general cost is correct.
+    // Corrects the general cost (berth_op_cost). Called only if the first two sources are set. NULL: the general cost is correct.
     void (*cost)(const struct ggml_tensor *node, struct berth_op_cost *c);
     // Checks the extents of nodes from other processes (berth_op_shape_holds). All required sources must be set.
     // Backends check the types. NULL: nodes from other processes are refused.
@@ -79,9 +79,9 @@ struct berth_op_entry {
         } \
     }
 
-// Move: a GGML_OP_DUP that spills a value to another memory pool (OUT) or reads it back (IN). op_params[0] holds
-// BERTH_MOVE_OUT or BERTH_MOVE_IN. The scheduler copies the source between the pools. If this copy is already at the address of
-// the result, the scheduler need not run the DUP.
+// A move is a GGML_OP_DUP that spills a value to another memory pool (OUT) or reads the value back (IN). op_params[0] is
+// BERTH_MOVE_OUT or BERTH_MOVE_IN. The scheduler copies the source between the pools. If it copies the source directly to the
+// address of the DUP's result, it need not run the DUP.
 enum berth_move { BERTH_MOVE_NONE, BERTH_MOVE_OUT = 0x6d6f7601, BERTH_MOVE_IN = 0x6d6f7602 };
 static inline enum berth_move berth_move_of(const struct ggml_tensor *t) {
     const int32_t kind = t->op == GGML_OP_DUP ? t->op_params[0] : 0;
@@ -93,7 +93,8 @@ double berth_elements_size(const struct ggml_tensor *t);
 // The `cost` function of an op that only moves data although other ops of its family compute, such as IM2COL.
 void berth_cost_move(const struct ggml_tensor *node, struct berth_op_cost *c);
 
-// `shape` functions. as_source: the result has the shape of the first source. as_many: as many elements as each source.
+// Functions for the member `shape`. as_source: the result has the shape of the first source. as_many: the result has as many
+// elements as each of its sources.
 bool berth_shape_as_source(const struct ggml_tensor *r);
 bool berth_shape_as_many(const struct ggml_tensor *r);
 static inline bool berth_shape_is(const struct ggml_tensor *t, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {

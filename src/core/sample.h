@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// sample.h: macros that define samples. Sample: a small node with an op, for device queries and tests (optable.h).
-// Tensors of samples have 256 elements along ne[0], a multiple of every block size.
+// sample.h: macros that define samples. A sample is a small node with an op, for device queries and tests (optable.h).
+// Most tensors of samples have N = 256 elements along ne[0], because 256 is a multiple of every block size.
+// SAMPLE(name, expr) defines sample_name, which returns expr. expr uses its parameters: c is the context, a and b are types.
 // If the op's constructor refuses the types, the sample is poison (op.h).
 #pragma once
 
@@ -10,7 +11,7 @@
 #define I32 GGML_TYPE_I32
 #define N 256
 
-// sub: the formula of UNARY or GLU.
+// sub: number of the formula of UNARY or GLU (ggml_unary_op, ggml_glu_op).
 #define BERTH_SAMPLE_ARGS struct ggml_context *c, enum ggml_type a, enum ggml_type b, int sub
 #define BERTH_SAMPLE_UNUSED (void) c, (void) a, (void) b, (void) sub
 

@@ -79,7 +79,8 @@ bool ggml_is_permuted(const struct ggml_tensor *tensor) {
     return tensor != NULL && (tensor->nb[0] > tensor->nb[1] || tensor->nb[1] > tensor->nb[2] || tensor->nb[2] > tensor->nb[3]);
 }
 
-// Dimension 0 must be dense. Dimensions n_free + 1 to n_last must follow without holes. Other dimensions have any stride.
+// Returns true if the elements of a row are adjacent, and dimensions n_free + 1 to n_last have no holes between them.
+// The strides of dimensions 1 to n_free and of dimensions after n_last may have any value.
 // Inlined for speed: constructors call the functions below for each source.
 static inline __attribute__((always_inline)) bool is_contiguous_between(const struct ggml_tensor *t, int n_free, int n_last) {
     const struct berth_type_row *row = t != NULL ? berth_type_row(t->type) : NULL;
@@ -157,7 +158,7 @@ bool ggml_can_repeat(const struct ggml_tensor *t0, const struct ggml_tensor *t1)
     return t1->ne[0] % t0->ne[0] == 0 && t1->ne[1] % t0->ne[1] == 0 && t1->ne[2] % t0->ne[2] == 0 && t1->ne[3] % t0->ne[3] == 0;
 }
 
-// ---- helpers for rows of ops (optable.h) ----
+// ---- helpers for the rows of the op table (optable.h) ----
 
 double berth_elements_size(const struct ggml_tensor *t) {
     return min_f64((double) ggml_nbytes(t), (double) ggml_row_size(t->type, t->ne[0]) * (double) ggml_nrows(t));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // span.h: computes and checks which bytes belong to a tensor, with overflow checks.
-// Span: the bytes from a tensor's first byte to the end of its last element, including holes of strided views.
+// The span of a tensor is the range from its first byte to the end of its last element, including the holes of strided views.
 // All code that accesses the bytes of a tensor checks here first: set, get, copies, compute. Kernels rely on these checks.
-// All functions are inline, because libggml-cpu can also be loaded with another libggml-base.
+// All functions are inline, because libggml-cpu can also be loaded with ggml's own libggml-base, which does not export them.
 #pragma once
 
 #include "base/base.h"
@@ -34,8 +34,8 @@ static __attribute__((noinline, cold, unused)) size_t berth_span_checked(
 }
 
 static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
-    // Fast path: with such small extents and strides, the sum of the products stays below 2^62.
-    // An extent of 0 or less becomes a large unsigned number and fails the test.
+    // Fast path for extents up to 2^26 and strides below 2^34: the sum of the four products stays below 2^62.
+    // For an extent of 0 or less, n0 to n3 wrap to large numbers, and the test fails.
     const uint64_t n0 = (uint64_t) t->ne[0] - 1, n1 = (uint64_t) t->ne[1] - 1;
     const uint64_t n2 = (uint64_t) t->ne[2] - 1, n3 = (uint64_t) t->ne[3] - 1;
     if (BERTH_LIKELY(((n0 | n1 | n2 | n3) >> 26 | (t->nb[0] | t->nb[1] | t->nb[2] | t->nb[3]) >> 34) == 0 && blck_size > 0)) {
@@ -49,7 +49,7 @@ static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size
     return blck_size > 0 ? berth_span_checked(t, type_size, blck_size) : BERTH_SPAN_INVALID;
 }
 
-// 0: empty; BERTH_SPAN_INVALID: no memory can hold the tensor.
+// Returns bytes. 0: the tensor is empty. BERTH_SPAN_INVALID: no memory can hold the tensor.
 static inline size_t berth_span(const struct ggml_tensor *t) {
     return BERTH_LIKELY(t->type == GGML_TYPE_F32) ? berth_span_of(t, sizeof(float), 1)
                                                   : berth_span_of(t, ggml_type_size(t->type), ggml_blck_size(t->type));
@@ -69,8 +69,7 @@ enum berth_span_fault {
     BERTH_SPAN_PAST_BUFFER,
 };
 
-// The base address of the last checked buffer, so that get_base is called once for consecutive tensors of one buffer. Initially
-// all zero.
+// A cache of one buffer's base address: get_base is called once for consecutive tensors of the same buffer. Initially all zero.
 struct berth_span_base {
     struct ggml_backend_buffer *buffer;
     uintptr_t base; // 0: the buffer has no addresses
@@ -99,7 +98,7 @@ static inline bool berth_span_has_too_many(const struct ggml_tensor *t) {
     return BERTH_UNLIKELY(any >> 12 != 0) && berth_span_has_too_many_checked(t);
 }
 
-// The bytes must be inside the source of the view and inside the buffer. size must be more than 0.
+// Checks that the `size` bytes of t are inside the buffer and, for a view, inside the source. size must be more than 0.
 static inline enum berth_span_fault berth_span_check_bytes(
     struct berth_span_base *cached, const struct ggml_tensor *t, size_t size) {
     const struct ggml_tensor *whole = t->view_src;
@@ -186,7 +185,7 @@ static inline void berth_span_report(enum berth_span_fault fault, const struct g
 
 // ---- checks of all tensors of a graph ----
 
-// State of the checks of one graph: two caches by address, of buffer bases and of tensors that passed.
+// State of the checks of one graph: a cache of buffer bases and a cache of tensors that passed, both indexed by address.
 #define BERTH_SPAN_SLOTS 32
 struct berth_span_walk {
     struct berth_span_base bases[4]; // index: hash of the buffer's address
@@ -207,7 +206,7 @@ static inline bool berth_span_same_layout(const struct ggml_tensor *a, const str
            ((a->nb[0] ^ b->nb[0]) | (a->nb[1] ^ b->nb[1]) | (a->nb[2] ^ b->nb[2]) | (a->nb[3] ^ b->nb[3])) == 0;
 }
 
-// A view with the address and layout of its source is valid if the source is valid.
+// A view with the address and layout of its source is not checked itself: it is valid if the source is valid.
 static __attribute__((noinline, unused)) enum berth_span_fault berth_span_walk_uncached(
     struct berth_span_walk *walk, const struct ggml_tensor *t) {
     const struct ggml_tensor *whole = t->view_src;
@@ -242,7 +241,7 @@ static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk 
     return berth_span_walk(walk, t);
 }
 
-// The first n entries of node->src include all sources that are not NULL.
+// Returns n such that all sources after the first n are NULL. n is 2 or GGML_MAX_SRC.
 static inline int berth_span_n_src(const struct ggml_tensor *node) {
     uintptr_t more = 0;
     for (int s = 2; s < GGML_MAX_SRC; s++) {

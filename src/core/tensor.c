@@ -41,8 +41,8 @@ static bool layout_contiguous(struct layout *l, const struct berth_type_row *row
         return false;
     }
     size_t size = step;
-    if (BERTH_UNLIKELY(
-            n_blocks * blck_size != l->ne[0])) { // the rows of a view may end within a block: the bytes of that part count too
+    // The rows of a view may end within a block. The size then includes the bytes of the partial block, rounded down.
+    if (BERTH_UNLIKELY(n_blocks * blck_size != l->ne[0])) {
         if (__builtin_mul_overflow(row->traits.type_size, (size_t) l->ne[0], &size)) {
             return false;
         }
@@ -60,9 +60,9 @@ static bool layout_contiguous(struct layout *l, const struct berth_type_row *row
     return size <= (size_t) INT64_MAX && (BERTH_LIKELY(is_small) || !has_too_many(l->ne));
 }
 
-// Clears the struct in two pieces of less than 256 bytes. For a larger piece, glibc's memset clears whole cache lines, and the
-// next read of the struct stalls. In bench/graph.c, this costs a third of a constructor's time. The barrier keeps the compiler
-// from joining the pieces.
+// Clears the struct in two pieces of less than 256 bytes. For a larger piece, glibc's memset uses an instruction that clears
+// whole cache lines, and the next read of the struct stalls. The stall would take a third of a constructor's time
+// (bench/graph.c). The barrier keeps the compiler from joining the pieces.
 static void tensor_clear(struct ggml_tensor *t) {
     const size_t half = sizeof *t / 2;
     memset(t, 0, half);
@@ -102,10 +102,10 @@ static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const i
     return true;
 }
 
-// src is NULL for a tensor with its own memory.
+// Where the data of a new tensor is.
 struct view_target {
-    struct ggml_tensor *src;
-    size_t offs; // bytes
+    struct ggml_tensor *src; // the tensor to view; NULL: the new tensor gets its own memory
+    size_t offs;             // bytes from the start of src
 };
 
 // Inlined, because an additional call costs 2% of the time to build a graph.

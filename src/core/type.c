@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// type.c: the table of tensor types and the functions that read it. For a number that is not a type, they return 0, false or NULL.
+// type.c: the table of tensor types and the functions that read the table. A number that is not a type has size 0 and the name
+// "NONE".
 
 #include "core/type.h"
 
@@ -9,15 +10,17 @@
 #include <string.h>
 
 // clang-format off
-// The functions that read and write blocks take a pointer to their own block type. The table calls them through pointers to bytes.
+// The quantisation functions take a pointer to their own block type, such as block_q4_0. The casts make them take void pointers.
 #define WRITE(name) .traits.from_float_ref = (ggml_from_float_t) quantize_row_##name##_ref
 #define SCALES(name, field, how, n) .scale = BERTH_SCALE_##how, .n_scales = n, .scale_off = offsetof(block_##name, field)
 #define BLOCK(TYPE, name, ...) \
     [GGML_TYPE_##TYPE] = {.traits.type_name = #name, .traits.blck_size = QK_##TYPE, .traits.type_size = sizeof(block_##name), \
         .traits.is_quantized = true, __VA_ARGS__},
+// with and is_live are columns of formats.h that this table does not use.
 #define FORMAT(TYPE, name, with, is_live, ...) \
     BLOCK(TYPE, name, .traits.to_float = (ggml_to_float_t) dequantize_row_##name, .quantize = quantize_##name, __VA_ARGS__)
 #define PLAIN(name, size, ...) {.traits.type_name = name, .traits.blck_size = 1, .traits.type_size = size, __VA_ARGS__}
+// Each element of a float type is checked like a scale: it must be finite.
 #define FLOATS(how) .scale = BERTH_SCALE_##how, .n_scales = 1
 #define GONE(text) {.traits.type_name = text}
 
@@ -86,8 +89,8 @@ bool ggml_is_quantized(enum ggml_type type) {
 }
 
 enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype) {
-    for (int i = GGML_TYPE_F32; i < GGML_TYPE_COUNT;
-         i++) { // F32 comes first, so ftype 0 finds it and not a row in which 0 means none
+    // ftype 0 stands for F32. Rows without an ftype also have 0 there, but F32 is type 0, so the loop finds F32 before them.
+    for (int i = GGML_TYPE_F32; i < GGML_TYPE_COUNT; i++) {
         if (berth_type_row((enum ggml_type) i) != NULL && berth_types[i].ftype == (int) ftype) {
             return (enum ggml_type) i;
         }
@@ -149,7 +152,7 @@ void ggml_fp32_to_bf16_row(const float *x, ggml_bf16_t *y, int64_t n) {
 
 // ---- quantisation ----
 
-// The tables are constant.
+// Nothing to do: all tables are compile-time constants.
 void ggml_quantize_init(enum ggml_type type) {
     (void) type;
 }
@@ -176,14 +179,15 @@ size_t ggml_quantize_chunk(
     const struct berth_type_row *row = berth_type_row(type);
     const bool is_plain = type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
     if (row == NULL || (row->quantize == NULL && !is_plain)) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_quantize_chunk: rows of %s are not made from floats", ggml_type_name(type));
+        berth_fail(GGML_STATUS_FAILED, "ggml_quantize_chunk: floats cannot be quantised to type %s", ggml_type_name(type));
         return 0;
     }
     if (src == NULL || dst == NULL || start < 0 || nrows < 0 || n_per_row <= 0 || start % n_per_row != 0 ||
         n_per_row % row->traits.blck_size != 0) {
         berth_fail(GGML_STATUS_FAILED,
-            "ggml_quantize_chunk: %lld rows of %lld elements from element %lld on do not fill blocks of %lld", (long long) nrows,
-            (long long) n_per_row, (long long) start, (long long) row->traits.blck_size);
+            "ggml_quantize_chunk: src or dst is NULL, or %lld rows of %lld elements from element %lld on do not fill blocks of "
+            "%lld",
+            (long long) nrows, (long long) n_per_row, (long long) start, (long long) row->traits.blck_size);
         return 0;
     }
     if (row->needs_imatrix && imatrix == NULL) {

@@ -8,7 +8,8 @@
 typedef size_t (*berth_quantize_t)(
     const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
 
-// The format of a block's scales (float types: of the elements). ggml_validate_row_data checks them for NaN and infinity.
+// The format of a block's scales. ggml_validate_row_data checks the scales for NaN and infinity. A float type has no scales, so
+// its elements are checked instead.
 enum berth_scale {
     BERTH_SCALE_NONE, // the type has no scales: every bit pattern is valid
     BERTH_SCALE_HALF,
@@ -17,7 +18,7 @@ enum berth_scale {
     BERTH_SCALE_DOUBLE,
     BERTH_SCALE_E8M0,
     BERTH_SCALE_SPLIT_HALF, // an f16 spread over the upper nibbles of four 16-bit words, lowest nibble in the first word
-    BERTH_SCALE_UNSTORED,   // the type does not occur in files
+    BERTH_SCALE_UNSTORED,   // the type does not occur in files: ggml_validate_row_data refuses it
 };
 
 // quant/formats.h defines the rows of block formats.
@@ -28,10 +29,10 @@ struct berth_type_row {
     enum berth_scale scale;
     int n_scales;     // number of consecutive scales in a block
     size_t scale_off; // byte offset of the first scale in a block
-    // Numbers of a file in which most tensors have this type. 0 is the number of F32 files. In all other rows, 0 means that there
-    // is no number.
+    // A file in which most tensors have this type has these two numbers. Both are 0 for F32. In the rows of other types, 0 means
+    // that no number is defined.
     int ftype;     // enum ggml_ftype
-    int file_type; // llama.cpp's number
+    int file_type; // llama.cpp's enum llama_ftype
 };
 
 extern const struct berth_type_row berth_types[GGML_TYPE_COUNT];

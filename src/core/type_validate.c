@@ -32,13 +32,13 @@ static bool is_sound(const uint8_t *p, enum berth_scale scale) {
 bool ggml_validate_row_data(enum ggml_type type, const void *data, size_t nbytes) {
     const struct berth_type_row *row = berth_type_row(type);
     if (row == NULL || row->scale == BERTH_SCALE_UNSTORED) {
-        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "ggml_validate_row_data: type %d has no rows to check", (int) type);
+        return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "ggml_validate_row_data: rows of type %d cannot be checked", (int) type);
     }
     const size_t size = row->traits.type_size;
     if (nbytes % size != 0 || (data == NULL && nbytes > 0)) {
         return BERTH_FAIL_FALSE(GGML_STATUS_FAILED,
-            "ggml_validate_row_data: %zu bytes%s are not a multiple of type %d's block of %zu bytes", nbytes,
-            data == NULL ? " at NULL" : "", (int) type, size);
+            "ggml_validate_row_data: %zu bytes%s: data must not be NULL, and must consist of blocks of type %d, %zu bytes each",
+            nbytes, data == NULL ? " at NULL" : "", (int) type, size);
     }
     for (size_t i = 0; row->n_scales > 0 && i < nbytes / size; i++) {
         const uint8_t *p = (const uint8_t *) data + i * size + row->scale_off;
