@@ -15,9 +15,10 @@
 
 enum { MAX_RUNS = 16, MAX_STARTS = 8, MAX_SIDES = 13, MAX_IN_REACH = 5 };
 
+// A candidate for the result.
 struct plan {
-    float d, dmin;    // f16 values of h and hmin, normalised (frame)
-    uint16_t h, hmin; // stored f16, before normalising
+    float d, dmin;    // values of h and hmin in the frame (normalise.h)
+    uint16_t h, hmin; // the f16 values that the block would store
     float error;
     int s[MAX_RUNS];
     int m[MAX_RUNS];
@@ -298,7 +299,7 @@ static void plan_improve(const struct search *z, struct plan *best) {
 
 // ---- blocks that contain only one value and zeros ----
 
-// A choice of d, dmin, s, m and q that gives exactly the value, except for the rounding of d and dmin to f16.
+// A choice of d, dmin, s, m and q. Before d and dmin are rounded to f16, d * s * q - dmin * m is exactly the value.
 struct near {
     double distance; // from the value, after rounding
     struct plan p;   // s[0] and m[0]: for the runs that contain the value

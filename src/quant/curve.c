@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
-// curve.c: computes the sums a and b (curve.h) of a run for every scale in one pass. As the inverse scale grows, an element moves
-// from grid value to grid value. The inverse scale of each move is known. The sums are the sums at zero plus the changes of all
-// moves so far.
-// Term: place: a range of inverse scales whose floats have the same upper bits. There are 32 or 64 places per octave, for four
-// octaves. Cost: one move per element and level, and one pass over the places.
+// curve.c: computes the sums a and b (curve.h) of a run for every scale in one pass. At inverse scale 0, all elements round to
+// the same grid value. As the inverse scale grows, an element moves from grid value to grid value. A move is one such change of
+// an element. The inverse scale at which each move happens is known. a and b at an inverse scale are their values at inverse
+// scale 0 plus the changes by all moves up to that inverse scale.
+// There are 32 or 64 places (curve.h) per octave, for four octaves. Cost: one move per element and level, and one pass over the
+// places.
 #include "quant/curve.h"
 
 #include "base/min.h"
 
 #include <string.h>
 
-// The moves of an element away from zero in one direction.
+// The moves of an element with magnitude 1 away from zero in one direction.
 struct moves {
     int n;
-    float place[16];  // inverse scale of the move, for magnitude 1
-    float by[16];     // change of the grid value g
-    float square[16]; // change of g * g
+    float threshold[16]; // inverse scale at which the move happens; an element x moves at threshold / |x|
+    float by[16];        // change of the grid value g
+    float square[16];    // change of g * g
 };
 
 static void moves_init(struct moves *m, const struct grid *grid, int direction) {
@@ -23,7 +24,7 @@ static void moves_init(struct moves *m, const struct grid *grid, int direction) 
     if (grid->values == NULL) {
         const float end = direction > 0 ? grid->hi : -grid->lo;
         for (float k = 1.0f; k <= end; k += 1.0f, m->n++) {
-            m->place[m->n] = k - 0.5f;
+            m->threshold[m->n] = k - 0.5f;
             m->by[m->n] = (float) direction;
             m->square[m->n] = k * k - (k - 1.0f) * (k - 1.0f);
         }
@@ -37,7 +38,7 @@ static void moves_init(struct moves *m, const struct grid *grid, int direction) 
     for (; direction > 0 ? i < 15 : i > 0; i += direction, m->n++) {
         const float here = grid->values[i];
         const float next = grid->values[i + direction];
-        m->place[m->n] = 0.5f * (here + next) * (float) direction;
+        m->threshold[m->n] = 0.5f * (here + next) * (float) direction;
         m->by[m->n] = next - here;
         m->square[m->n] = next * next - here * here;
     }
@@ -47,7 +48,7 @@ static void curve_add_moves(struct curve *c, int sign, float x, float w, const s
     const float wx = sign ? -w * x : w * x;
     const float inverse = 1.0f / fabsf(x);
     for (int k = 0; k < m->n; k++) {
-        const int i = curve_place(c, m->place[k] * inverse);
+        const int i = curve_place(c, m->threshold[k] * inverse);
         if (i >= c->n_places) {
             break;
         }
@@ -71,8 +72,9 @@ static void curve_add_peak(struct curve *c, float scale, float gain) {
     }
 }
 
-// Replaces the changes in the places by running sums and finds peaks. Equal neighbours are peaks too: a run with one nonzero
-// element has the same gain at every level.
+// Replaces the changes in the places by running sums and finds peaks. A peak is a place whose best gain a * a / b is not below
+// the best gain of its neighbours. Neighbours with equal gains are peaks too, because a run with one nonzero element has the same
+// best gain in every place.
 static void curve_sum(struct curve *c, int sign, float a, float b) {
     static const float near = 0.9999f;
     float before = 0.0f;

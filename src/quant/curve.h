@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// curve.h: computes the gain of a run at every scale, for grids with at most 16 levels. Gain: reduction of the sum of squares.
+// curve.h: computes how well a run of elements x can be written as scale * g, for every scale. g are values of a grid with at
+// most 16 levels. The gain of a scale is sum(w x x) minus the squared error sum(w (x - scale g)^2), so a larger gain is better.
 #pragma once
 
 #include "base/min.h"
@@ -7,9 +8,9 @@
 
 enum { CURVE_OCTAVES = 4, CURVE_MAX_PLACES = CURVE_OCTAVES << 6, CURVE_PEAKS = 8 };
 
-// Writing a run as scale * g has the gain 2 * scale * a - scale^2 * b, with a = sum(w x g) and b = sum(w g g). A place is a range
-// of inverse scales whose floats have the same upper bits. a[0][i] and b[0][i] are the sums for the grid values g to which the
-// inverse scales of place i round the elements. Index [1] instead of [0] is for negative scales.
+// gain = 2 * scale * a - scale^2 * b, with a = sum(w x g) and b = sum(w g g). A place is a range of inverse scales whose floats
+// have the same upper bits. a[0][i] and b[0][i] belong to place i: each x is rounded to the grid value g nearest to x * inverse
+// scale. a[1] and b[1] are for negative scales.
 struct curve {
     uint32_t first; // bits of the inverse scale at place 0
     int shift;      // number of low bits of the float that do not matter: 18 gives 32 places per octave, 17 gives 64
@@ -30,8 +31,8 @@ static inline int curve_place(const struct curve *c, float inverse) {
     return max_int(0, off);
 }
 
-// Returns the approximate gain at a scale other than zero: the levels are those of the end of its place, whose inverse scale
-// differs by up to 3%. inverse: 1 / scale.
+// Returns the approximate gain at a scale other than zero. inverse: 1 / scale. The gain is approximate because the elements are
+// rounded with the inverse scale at the end of the place, which differs from `inverse` by up to 3%.
 static inline float curve_gain(const struct curve *c, float scale, float inverse) {
     const int sign = scale < 0.0f;
     const float size = fabsf(scale);

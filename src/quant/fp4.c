@@ -4,8 +4,8 @@
 //     mxfp4   32 elements, the scale is a power of two: 2^(e - 127)
 //     nvfp4   64 elements in 4 groups of 16; the scale of a group is an unsigned float of 4 bits of exponent and 3 of mantissa
 //
-// The table of values is doubled (0 1 2 3 4 6 8 12) to hold integers, and the code halves the scales. Byte j of a group holds
-// element j in its low nibble and the element half a group later in its high nibble.
+// The values 0 0.5 1 1.5 2 3 4 6 are stored doubled (0 1 2 3 4 6 8 12), as integers, so the code halves the scales. Byte j of a
+// group of n elements holds element j in its low nibble and element j + n / 2 in its high nibble.
 // The bytes of rows equal those of the reference. Importance weights are ignored.
 #include "quant/half.h"
 #include "quant/quants.h"
@@ -55,7 +55,7 @@ static float half_scale_e8m0(uint8_t e) {
 void quantize_row_mxfp4_ref(const float *GGML_RESTRICT x, block_mxfp4 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_MXFP4; i++) {
         const float amax = v4_largest(x + i * QK_MXFP4, QK_MXFP4);
-        // The largest value is 6 = 1.5 * 2^2. amax / scale gets the exponent of 6.
+        // The largest value is 6 = 1.5 * 2^2. The scale is such that amax / scale has the exponent of 6, which is 2.
         y[i].e = amax > 0.0f ? (uint8_t) berth_trunc_i32(floorf(log2f(amax)) - 2 + 127) : 0;
         pack_group(x + i * QK_MXFP4, half_scale_e8m0(y[i].e), QK_MXFP4, y[i].qs);
     }

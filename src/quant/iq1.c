@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// iq1.c: iq1_s iq1_m: groups of 8 elements as points of a ternary codebook: x = d * (2 * scale + 1) * (value + shift). The shift
-// of a group is +1/8 or -1/8. The index of a point has 11 bits; qs holds the low 8.
+// iq1.c: iq1_s iq1_m: groups of 8 elements as points of a codebook with the values -1, 0 and 1:
+// x = d * (2 * scale + 1) * (value + shift). The shift of a group is +1/8 or -1/8. The index of a point has 11 bits; qs holds the
+// low 8.
 //
 //     iq1_s   a 3-bit scale and one shift per 32 elements. A word of qh holds both, and the upper 3 bits of four indices.
 //     iq1_m   a 3-bit scale per 16 elements and a shift per 8. A nibble of qh holds the upper 3 bits of an index and its shift.
@@ -16,7 +17,7 @@ static const struct lattice lattice = LATTICE(grid_iq1, runs_iq1, GROUP, 2, 3, -
 static const float levels[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 static const float shift = 0.125f;
 
-// `share` of frame_growth: with 1, the squared error would exceed the reference's.
+// The argument `share` of frame_growth for iq1_m. With 1, the squared error would exceed the reference's.
 #define GROWTH_SHARE_M 0.9f
 
 // ---- search ----
@@ -28,8 +29,8 @@ struct result {
     uint8_t scale[N_GROUPS / 2];
 };
 
-// The parts cover both shifts, so that the shift can be chosen at every scale. shared_shift: all groups of the cell have the same
-// shift.
+// Computes parts (lattice.h) for both shifts, so that the shift can be chosen at every scale. shared_shift: all groups of the
+// cell have the same shift.
 static void cell_init_both_shifts(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell) {
     memset(cell->unit, 0, sizeof(cell->unit));
     cell->n_units = shared_shift ? 1 : n_groups;
@@ -45,7 +46,7 @@ static void cell_init_both_shifts(const struct frame *f, int at, int n_groups, b
     }
 }
 
-// The shifts are chosen now, at the middle of the range of scales, and stored in `down`.
+// Chooses the shifts at the middle of the range of scales and stores them in `down`. Computes parts for the chosen shifts only.
 static void cell_init_one_shift(
     const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell, uint8_t *down) {
     const float middle = 0.5f * (cell->lo + cell->hi);

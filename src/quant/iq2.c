@@ -23,7 +23,7 @@ static const struct lattice lattice_s = LATTICE(grid_iq2_s, runs_iq2_s, GROUP, 2
 static const float levels[16] = {0.125f, 0.375f, 0.625f, 0.875f, 1.125f, 1.375f, 1.625f, 1.875f, 2.125f, 2.375f, 2.625f, 2.875f,
     3.125f, 3.375f, 3.625f, 3.875f};
 
-// `share` of frame_growth: with 1, the squared error would exceed the reference's.
+// The argument `share` of frame_growth for iq2_xxs. With 1, the squared error would exceed the reference's.
 #define GROWTH_SHARE_XXS 0.85f
 
 static int is_odd(unsigned bits) {

@@ -6,7 +6,7 @@
 //     iq3_s     512 points, indices of 8 + 1 bits (qh), 8 sign bits per 8 elements, a 4-bit scale per 32
 //               x = d * (1 + 2 * scale) * value * sign
 //
-// Term: octet: 8 elements (two groups) that share a byte of signs.
+// An octet is a set of 8 elements (two groups) that share a byte of signs.
 #include "base/min.h"
 #include "quant/grids.h"
 #include "quant/lattice.h"
@@ -35,8 +35,8 @@ struct result {
     uint8_t scale[N_CELLS];
 };
 
-// Parts 4u and 4u + 1 of the cell are the groups of octet u with correct signs. Parts 4u + 2 and 4u + 3 have one wrong sign. If
-// `odd`, one sign of the octet must be wrong: in the first group (way 0) or in the second (way 1).
+// Parts 4u and 4u + 1 of the cell are the two groups of octet u with correct signs. Parts 4u + 2 and 4u + 3 are the same groups
+// with one wrong sign. If `odd`, one sign of the octet must be wrong: in the first group (way 0) or in the second group (way 1).
 static void octet_init(const struct lattice *lattice, const struct frame *f, int octet, bool odd, struct cell *cell) {
     const int u = octet % 4;
     const int depth = f->hard ? LATTICE_MAX_DEPTH : 1;

@@ -6,9 +6,10 @@
 //     q8_K   x = d * q                                    d is an f32; bsums holds the sum of each 16 levels; used in dot products
 //                                                         only; the bytes equal those of the reference
 //
-// q3_K: the four fields of a byte of qs belong to elements that are 32 apart; 32 bytes hold 128 elements. The bits of a byte of
-// hmask belong to elements that are 32 apart. q6_K: 64 bytes of ql and 32 of qh hold 128 elements. The nibbles of a byte of ql
-// belong to elements that are 64 apart, the fields of a byte of qh to elements that are 32 apart.
+// q3_K: the four 2-bit fields of a byte of qs belong to elements that are 32 apart; 32 bytes hold 128 elements. The bits of a
+// byte of hmask belong to elements that are 32 apart.
+// q6_K: 64 bytes of ql and 32 bytes of qh hold 128 elements. The nibbles of a byte of ql belong to elements that are 64 apart.
+// The 2-bit fields of a byte of qh belong to elements that are 32 apart.
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"

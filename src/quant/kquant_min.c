@@ -5,9 +5,9 @@
 //     q4_K    8 runs of 32: x = d * s * q - dmin * m      s and m have 6 bits, q has 4
 //     q5_K    8 runs of 32: x = d * s * q - dmin * m      s and m have 6 bits, q has 5: the fifth is in qh
 //
-// qs of q2_K: the four fields of a byte belong to elements that are 32 apart; 32 bytes hold 128 elements. qs of q4_K and q5_K:
-// the nibbles of a byte belong to elements that are 32 apart; 32 bytes hold 64 elements. Bit r of qh[j] belongs to element j of
-// run r.
+// qs of q2_K: the four 2-bit fields of a byte belong to elements that are 32 apart; 32 bytes hold 128 elements. qs of q4_K and
+// q5_K: the nibbles of a byte belong to elements that are 32 apart; 32 bytes hold 64 elements. Bit r of qh[j] belongs to element
+// j of run r.
 // The 12 bytes of scales of q4_K and q5_K: bytes 0-3 hold s of runs 0-3 in their low 6 bits, bytes 4-7 hold m of runs 0-3. Bytes
 // 8-11 hold the low 4 bits of s (low nibble) and m (high nibble) of runs 4-7. The upper 2 bits of these s and m are in the upper
 // 2 bits of bytes 0-3 and 4-7.
@@ -16,8 +16,8 @@
 #include "quant/scalar.h"
 #include "quant/weighted.h"
 
-// Defines quantize_blocks_X (the long search), quantize_row_X_ref (the bytes of the reference, by the rules `how`) and
-// quantize_X. `pack` writes the superblock into y[i].
+// Defines quantize_blocks_X (the long search), quantize_row_X_ref (the bytes of the reference) and quantize_X. how: the
+// line_search of quantize_row_X_ref. `pack` writes the superblock into y[i].
 #define WITH_MIN(name, run, q_max, s_max, how, pack) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         for (int64_t i = 0; i < n; i++) { \

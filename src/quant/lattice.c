@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // lattice.c: finds the point of a codebook with the least squared error for a group of elements, for every scale.
 //
-// Terms: point: a vector g of the codebook; gain: reduction of the sum of squares; height: gain / scale.
-// For the point g, height = 2a - scale * b with a = sum(w x g) and b = sum(w g g). So a point is a straight line over the scale.
-// The best points over all scales are the upper envelope of all lines. The envelope is computed once per group. lattice_fit.c
-// evaluates scales with the envelopes only.
+// A point is a vector g of the codebook. Its gain at a scale (struct part) is 2 * scale * a - scale^2 * b, with a = sum(w x g)
+// and b = sum(w g g). The height of a point is gain / scale = 2a - scale * b, a straight line over the scale. So the best points
+// for all scales are the upper envelope of these lines. The envelope is computed once per group. lattice_fit.c then evaluates
+// scales with the envelopes only.
 //
 // A point consists of a lower and an upper half. Its line is the sum of the lines of its halves. There are only 64 or 81
 // different halves. Points with the same upper half are adjacent and form a run. A run is skipped if its upper half and the best
@@ -281,7 +281,8 @@ static void part_add_step(struct point at, float from, struct part *p) {
 }
 
 // Adds the steps of the envelope after point i, up to and including point j. Both points are on the envelope, and i.b > j.b, so j
-// is better at larger scales. If another point is higher where i and j cross, recurses on both sides of that point.
+// is better at larger scales. If a third point is higher at the scale where the lines of i and j cross, recurses between i and
+// the third point and between the third point and j.
 static void envelope_add(const struct group *g, struct point i, struct point j, int depth, struct part *p) {
     const float at = (i.a2 - j.a2) / (i.b - j.b);
     const float yi = point_height(i, at);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// lattice.h: fits x = d * level[cell] * point to a superblock whose groups of 4 or 8 elements are written as points of a
-// codebook.
+// lattice.h: fits x = d * level[cell] * point to a superblock of an iq format. Each group of 4 or 8 elements is written as a
+// point, which is an entry of a codebook.
 //
 // A cell is a set of elements that share an integer scale, the level. A unit is a piece of a cell that has one or two encodings.
 // A way is one of these encodings. The two ways of a unit differ in a flipped sign or in a shift. A part is one group of
-// elements, with its best point at every scale. The sums a and b of a way (struct part) are the totals over its parts.
+// elements, with its best point at every scale. The sums a and b of a way are the totals of a and b (struct part) over its parts.
 //
 //     superblock --> cell (8 or 16) --> unit --> way (1 or 2) --> part --> point
 #pragma once
@@ -34,8 +34,9 @@ struct lattice {
         } \
     }
 
-// The best point for every scale: point[i] for scales from step[i] up to step[i + 1]. With a = sum(w x g) and b = sum(w g g) over
-// the values g of the point, writing the elements as scale * g reduces their sum of squares by 2 * scale * a - scale^2 * b.
+// The best point of a group for every scale: point[i] for scales from step[i] up to step[i + 1]. g: the values of the point.
+// a = sum(w x g), b = sum(w g g). The squared error of writing the elements as scale * g is sum(w x x) - gain, with
+// gain = 2 * scale * a - scale^2 * b.
 struct part {
     int n;
     float step[LATTICE_MAX_STEPS];
@@ -62,8 +63,8 @@ struct cell {
 };
 
 // Computes the part of dim elements for scales from lo to hi. x: signed, or magnitudes if signs are stored separately. shift:
-// added to every value. flipped: the element for which a wrong sign costs least gets the wrong sign. depth: the part has at most
-// 1 + 2^depth steps; LATTICE_MAX_DEPTH for hard blocks.
+// added to every value. flipped: the format cannot store this combination of signs, so one element gets a wrong sign, the one
+// that costs least. depth: the part has at most 1 + 2^depth steps; LATTICE_MAX_DEPTH for hard blocks (normalise.h).
 void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
     float hi, int depth, struct part *part);
 
@@ -83,8 +84,9 @@ int berth_lattice_best(const struct lattice *lattice, const float *x, const floa
 // Returns the better way of a unit at this scale: 0 or 1.
 int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale);
 
-// Chooses d, and for each cell an index into levels[0..n_levels). The caller chooses points for the scales *d * levels[level[i]].
-// Returns the f16 to store as d, a little larger than *d. growth_share: `share` of frame_growth.
+// Chooses *d, and for each cell an index level[i] into levels[0..n_levels). The caller then chooses the points for the scales
+// *d * levels[level[i]]. Returns the f16 to store as d, a little larger than *d (frame_growth). growth_share: `share` of
+// frame_growth.
 uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels,
     float growth_share, float *d, uint8_t *level);
 

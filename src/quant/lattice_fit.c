@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // lattice_fit.c: finds d and the levels of a superblock with the least squared error, given the best points at every scale
 // (lattice.c).
-// Terms: gain: reduction of the sum of squares (struct part); own scale: the scale that is best for one cell alone.
+// The own scale of a cell is the scale that is best for the cell alone. The gain is defined in struct part.
 //   1. Each cell finds its own scale: the best trial scale, improved by a / b of its points.
 //   2. Trial values of d map the largest own scale to different levels. For a hard block, all trials are evaluated. Otherwise,
 //      only the two trials with the least search_distance are evaluated.
 //   3. The best d is refitted by least squares to the chosen points.
-// All steps of a cell are sorted into one list with sums of a and b (struct bundle). So one look-up evaluates a scale.
+// All steps of a cell's parts are merged into one sorted list with the sums of a and b (struct bundle), so one look-up evaluates
+// a scale.
 #include "base/base.h"
 #include "base/min.h"
 #include "quant/lattice.h"
@@ -61,8 +62,8 @@ enum {
     N_PLACES = 6 << PLACE_BITS
 };
 
-// Sums of a and b between consecutive steps. If each unit of a cell has one way, the sums are over the cell, otherwise over a
-// unit. Place: a range of scales whose floats have the same upper bits.
+// The sums of a and b between consecutive steps. If each unit of a cell has one way, one bundle has the sums over the cell.
+// Otherwise each unit has a bundle. A place is a range of scales whose floats have the same upper bits.
 struct bundle {
     int n; // number of intervals: number of steps + 1
     int n_ways;
@@ -78,9 +79,10 @@ struct steps {
     struct bundle bundle[LATTICE_MAX_UNITS];
 };
 
+// One step of a part.
 struct event {
-    float at;
-    int part;
+    float at; // scale at which the best point of the part changes
+    int part; // index into the parts of the cell
 };
 
 // Inserts the steps of a part into the sorted list. If rounding made a step smaller than the previous step, the step gets the
@@ -235,8 +237,8 @@ static struct ab own_best(const struct cell *cell, const struct steps *steps, in
 }
 
 struct choice {
-    float d;    // f16 value of h, normalised (frame)
-    uint16_t h; // stored f16, before normalising
+    float d;    // value of h in the frame (normalise.h)
+    uint16_t h; // the f16 that the block would store
     float gain;
     uint8_t level[LATTICE_MAX_CELLS];
 };

@@ -3,11 +3,12 @@
 //
 //     q4_0, q5_0, q8_0   x = d * (q - bias)      bias 8, 16, 0
 //     q4_1, q5_1         x = d * q + m           m the least element
-//     q8_1               x = d * q               s = d * sum(q); a dot product multiplies it with the offset m of q4_1 or q5_1
+//     q8_1               x = d * q               s = d * sum(q); a dot product with q4_1 or q5_1 multiplies s by their offset m
 //
 // Byte j of qs holds element j in its low nibble and element j + 16 in its high nibble. Bit i of qh is the fifth bit of element
-// i. The bytes equal those of the reference, so the order of operations must not change. With an importance matrix, the scale is
-// searched (weighted.c). If the weights of a block are unusable (berth_weighted_init), the block is not searched.
+// i. The bytes equal those of the reference, so the order of operations must not change. With an importance matrix, weighted.c
+// searches for the scale. If the weights of a block are unusable (berth_weighted_init), the block is quantised as without
+// weights.
 #include "base/min.h"
 #include "quant/half.h"
 #include "quant/quants.h"
@@ -93,7 +94,8 @@ static int fifth_bit(const uint8_t *qh, int j) {
 
 // ---- q4_0, q5_0 ----
 
-// Low byte of v as a signed number, limited to max. The reference does this with values that do not fit in a byte.
+// Returns the low byte of v as a signed number, limited to max. The reference does the same with levels that do not fit in a
+// byte.
 static inline v4i low_byte(v4i v, int max) {
     v = v << 24 >> 24;
     const v4i above = v > max;

@@ -6,8 +6,8 @@
 //     tq1_0   256 elements, d * (t - 1), five trits per byte d is the largest magnitude
 //     tq2_0   256 elements, d * (q - 1), q of 2 bits         d is the largest magnitude
 //
-// A byte of tq1_0 holds five trits t0..t4 as the fraction 0.t0t1t2t3t4 in base 3, times 256, rounded up. Multiplying the byte by
-// 3 moves t0 to bit 8 and above. The low byte then holds the other trits in the same form.
+// A trit is a digit of base 3. A byte of tq1_0 holds five trits t0..t4 as the fraction 0.t0t1t2t3t4 in base 3, times 256, rounded
+// up. Multiplying the byte by 3 moves t0 to bit 8 and above. The low byte then holds the other trits in the same form.
 // Trits of a byte are 32 elements apart in bytes 0-31 of qs, 16 elements in bytes 32-47, and 4 elements in qh (four trits).
 // The bytes of rows equal those of the reference. Importance weights are ignored.
 #include "quant/half.h"
@@ -15,8 +15,8 @@
 #include "quant/round.h"
 #include "quant/vec.h"
 
-// Rounds to nearest, ties away from zero. If the result does not fit in 32 bits, returns the low 32 bits of the saturated
-// int64_t.
+// Rounds to nearest, ties away from zero. If the result does not fit in 32 bits, it saturates as an int64_t, and the low 32 bits
+// are returned, as in the reference: -1 for a large positive v, otherwise 0.
 static int round_low(float v) {
     const float r = roundf(v);
     if (!(fabsf(r) < 0x1p31f)) {

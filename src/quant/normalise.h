@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// normalise.h: prepares a block for a search. Term: frame: a scaled copy of the elements and weights of a block. The factor of
-// the elements is a power of two. In the frame, the largest |x| is in [1, 2), w > 0, and the mean of w is 1. So squares neither
-// overflow nor underflow. The stored f16 is d of the frame times `outer`.
+// normalise.h: prepares a block for a search. A frame is a scaled copy of the elements and weights of a block. The elements are
+// scaled by a power of two. In the frame, the largest |x| is in [1, 2), w > 0, and the mean of w is 1, so squares neither
+// overflow nor underflow. A search finds the scale d of the frame. The block stores d * outer as f16.
 #pragma once
 
 #include "base/min.h"
@@ -21,7 +21,7 @@ static inline float float_clamp(float v, float lo, float hi) {
 struct frame {
     _Alignas(16) float x[QK_K];
     _Alignas(16) float w[QK_K];
-    double outer; // factor from the frame to the row
+    double outer; // element of the row = x * outer
     float amax;   // largest |x|: in [1, 2), or 0 for a block of zeros
     bool uneven;  // weights differ
     bool hard;    // needs a longer search (frame_is_hard)
@@ -50,9 +50,10 @@ static inline void berth_block_nan(void *block, size_t size, uint16_t *d) {
     *d = BERTH_HALF_NAN;
 }
 
-// Sets f->uneven. The ratio sum(v)^2 / (n * sum(v^2)) is 1 if all v are equal, and small if few v are large. A block is hard in
-// three cases. The ratio for v = x * x is below 0.2; it is 1/3 for normally distributed rows. The ratio for the weights is below
-// 0.25. The ratio for v = x is above 0.3; then most elements have one sign, and half of the grid would be unused.
+// Sets f->uneven. The ratio sum(v)^2 / (n * sum(v^2)) is 1 if all v are equal, and small if few v are large. A block is hard if:
+//   - the ratio for v = x * x is below 0.2 (it is 1/3 for normally distributed rows), or
+//   - the ratio for v = w is below 0.25, or
+//   - the ratio for v = x is above 0.3: most elements have one sign, and half of the grid would be unused.
 static inline bool frame_is_hard(struct frame *f, int n) {
     v4f sum = v4_all(0.0f), power = sum, power2 = sum, weight2 = sum;
     for (int i = 0; i < n; i += 4) {
@@ -83,8 +84,8 @@ static inline void frame_weights(struct frame *f, const float *w, int n) {
     }
 }
 
-// If an element is not finite, returns false. w: NULL or n weights; 1e-12 replaces a weight that is not a positive finite number.
-// n: a multiple of 4.
+// If an element is not finite, returns false. w: NULL for equal weights, or n weights; a weight that is not a positive finite
+// number becomes 1e-12. n: a multiple of 4.
 static inline bool frame_init(struct frame *f, const float *x, const float *w, int n) {
     float lo, hi;
     if (!v4_range(x, n, &lo, &hi) || !isfinite(lo) || !isfinite(hi)) {
@@ -130,11 +131,11 @@ static inline uint16_t frame_round_half(const struct frame *f, float *v) {
     return h;
 }
 
-// Returns the factor that makes dot products with the dequantised row keep their size. A least-squares fit makes the dequantised
-// values y a little too small. xx: sum(w x x). xy: sum(w x y). The factor xx / xy corrects this, but increases the squared error.
-// share: part of the correction; below 1 for formats whose error would grow too much. If weights are uneven, half of the share is
-// applied. The growth is at most 20%. Callers must not round the levels anew with the larger scale: that would undo the
-// correction.
+// Returns the factor by which to enlarge a scale. A least-squares fit makes the dequantised values y a little too small, and with
+// them all dot products with the row. The factor xx / xy, with xx = sum(w x x) and xy = sum(w x y), corrects the dot products but
+// increases the squared error. share: the part of the correction that is applied; below 1 for formats whose error would grow too
+// much. If the weights are uneven, half of the share is applied. The growth is at most 20%. Callers must not round the levels
+// again with the larger scale, because that would undo the correction.
 static inline float frame_growth(const struct frame *f, float xx, float xy, float share) {
     const float most = 0.2f;
     const float growth = xy > 0.5f * xx ? share * (xx / xy - 1.0f) : 0.0f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// plain.c: quantises blocks of the K and iq4 formats to the same bytes as the reference's row functions. The rules of the
-// reference were observed through its results.
+// plain.c: quantises blocks of the K and iq4 formats to the same bytes as the row functions of the reference (ggml). These rules
+// were derived from the reference's results:
 //   1. Each run finds its own scale, or scale and offset. Larger elements have larger weights.
 //   2. The run with the largest scale gets the integer scale with the largest magnitude. The other scales are rounded relative to
 //      it.
@@ -101,8 +101,8 @@ static uint16_t scales_of(const float *x, const float *scale, int bias, int s_mi
     return d;
 }
 
-// Finds the scale of a run of q3_K. Each element in turn moves to the level that the best scale of the other elements gives. A
-// move must reduce the error of the run.
+// Finds the scale of a run of q3_K. For each element in turn, the other elements give a best scale, and the element moves to the
+// level nearest to it at that scale. A move is made only if it reduces the error of the run.
 static float q3_run(const float *x, uint8_t *q) {
     enum { BIAS = 4, N_ROUNDS = 5 };
     const float max = run_extreme(x, RUN);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // quants.h: conversion of rows of floats to blocks and back, with one set of functions per format.
 // quantize_row_X_ref(x, y, k) and dequantize_row_X(x, y, k) convert k elements in full blocks; a remainder is ignored.
-// quantize_row_X_ref writes the bytes of the reference (except in iq3_xxs, iq3_s and iq2_s); copies and caches use it.
+// quantize_row_X_ref writes the same bytes as the reference (ggml), except for iq3_xxs, iq3_s and iq2_s. Ops that copy rows or
+// fill a cache use quantize_row_X_ref.
 // quantize_X(src, dst, nrows, n_per_row, imatrix) converts rows and returns the bytes written. If n_per_row is not a multiple of
-// the block size, it returns 0 and sets the last error. For K and iq formats, it searches longer than quantize_row_X_ref for
-// scales with a small error. imatrix: NULL, or n_per_row weights of the squared error, the same for every row.
+// the block size, quantize_X returns 0 and sets the last error. For K and iq formats, quantize_X searches longer than
+// quantize_row_X_ref for scales with a small error. imatrix: NULL, or n_per_row weights of the squared error, the same for every
+// row.
 // Non-finite input: in a K or iq format, all elements of a block with a non-finite element become NaN, so that
 // ggml_validate_row_data finds the block. The other formats follow the reference.
 // All functions are pure and thread-safe. The init and free functions do nothing, because the tables are constant.
@@ -18,7 +20,7 @@
 extern "C" {
 #endif
 
-// A format that lacks a function (formats.h) does not define it.
+// Declares all functions for every format. A format that lacks a function (formats.h) does not define it.
 #define BERTH_FORMAT_DECLARE(TYPE, name, ...) \
     GGML_API void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k); \
     GGML_API void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k); \

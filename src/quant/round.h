@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // round.h: conversion of float to integer without undefined behaviour. berth_trunc_* and berth_round_* saturate, and NaN becomes
-// 0, as on AArch64. So formats without a search equal the reference on AArch64, also for rows that are not finite.
+// 0, as in the instructions of AArch64. So on every machine, formats without a search write the bytes that the reference writes
+// on AArch64, even for rows that are not finite.
 #pragma once
 
 #include "base/base.h"
@@ -42,7 +43,7 @@ static inline int32_t berth_round_i32(float v) {
 }
 #endif
 
-// Rounds to nearest even. If |v| >= 2^22, the result is wrong in the same way as in the reference.
+// Rounds to nearest even. If |v| >= 2^22, the result is wrong, but equals the reference's.
 static inline int32_t berth_rint_wrapped(float v) {
     return (int32_t) (berth_float_bits(v + 0x1.8p23f) & 0x7fffff) - 0x400000;
 }
@@ -81,8 +82,8 @@ static inline float berth_mad(float a, float b, float c) {
     return BERTH_MAD_IS_FUSED ? fmaf(a, b, c) : a * b + c;
 }
 
-// Largest magnitude of n elements, n a multiple of 4. If an element is NaN, only the elements after the last NaN count. If the
-// last element is NaN, the result is NaN.
+// Returns the largest magnitude of n elements, n a multiple of 4. If an element is NaN, only the elements after the last NaN
+// count, as in the reference. If the last element is NaN, returns NaN.
 static inline float berth_amax(const float *x, int n) {
     int from = n;
     float lo, hi;
@@ -115,7 +116,7 @@ static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_
     return size;
 }
 
-// For formats that ignore the importance matrix, so that all rows can be converted as one long row.
+// Defines quantize_X for a format that ignores the importance matrix: all rows are converted as one long row.
 #define BERTH_QUANTIZE_PLAIN(name, block) \
     size_t quantize_##name( \
         const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix) { \

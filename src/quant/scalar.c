@@ -2,8 +2,8 @@
 // scalar.c: fits x = scale * g to a run of elements with the least squared error; g is on an even grid or in a table of values.
 //
 // A trial scale rounds the elements to grid values g. With A = sum(w x g) and B = sum(w g g), the best scale for these g is A /
-// B, and the error is sum(w x x) - A * A / B. curve.c evaluates all scales. If a run contains only one value and zeros, every
-// level is tried for the value.
+// B, and the error is sum(w x x) - A * A / B. curve.c evaluates all scales. If all nonzero elements of a run are equal, every
+// level is also tried for them.
 #include "quant/scalar_run.h"
 
 struct run {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// scalar.h: finds the scale, or the scale and offset, with the least squared error. Terms: run: consecutive elements with one
-// scale; level: the index of a grid value, which a block stores. All functions work in a frame (normalise.h) and use its weights.
+// scalar.h: finds the scale, or the scale and offset, with the least squared error. A run is a sequence of elements that share a
+// scale. A grid is the set of values that elements may take before scaling. A level is the index of a grid value; blocks store
+// levels. All functions work on a frame (normalise.h) and use its weights.
 #pragma once
 
 #include "quant/normalise.h"
 
-// All integers lo..hi, or a sorted table whose ends are lo and hi.
+// All integers lo..hi, or 16 sorted values of which the first is lo and the last is hi.
 struct grid {
     float lo, hi;
     const int8_t *values; // NULL, or 16 values

@@ -4,8 +4,8 @@
 //   1. Each run finds the scales that fit it best, without regard to the other runs.
 //   2. The run with the largest scale determines which d are tried. For each d, each run takes the nearest s.
 //   3. The best few d are improved. In turn, d is refitted by least squares, and each run takes the best neighbouring s.
-// The result of 3 is never worse than its start, because a step must reduce the error after rounding d to f16. If a block
-// contains only one value and zeros, all products s * g are tried for the value.
+// Step 3 never makes a start worse, because a change must reduce the error after rounding d to f16. If all nonzero elements of a
+// block are equal, all products s * g are also tried for them.
 #include "base/min.h"
 #include "quant/scalar_run.h"
 
@@ -14,9 +14,10 @@
 
 enum { MAX_RUNS = 16, MAX_STARTS = 8, FINE_RUN = 16 };
 
+// A candidate for the result.
 struct plan {
-    float d;    // f16 value of h, normalised (frame)
-    uint16_t h; // stored f16, before normalising
+    float d;    // value of h in the frame (normalise.h)
+    uint16_t h; // the f16 that the block would store
     float error;
     int s[MAX_RUNS];
 };
@@ -30,7 +31,7 @@ struct effort {
     int n_rounds;  // rounds of the two alternating steps
     int n_shifts;  // calls of shift_scales per start
 };
-// For 3-bit levels with equal weights, for which the reference does not search either.
+// quick_effort: for 3-bit levels with equal weights, for which the reference does not search either.
 static const struct effort quick_effort = {1, 8, 0, 0, 0, 0};
 static const struct effort plain_effort = {2, 4, 1, 4, 2, 0};
 static const struct effort weighted_effort = {2, 8, 1, 4, 2, 0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vec.h: vectors of four floats. Each element is added in a fixed lane, so sums are equal on every machine.
+// vec.h: vectors of four floats. The order of additions does not depend on the machine, so sums are equal on every machine.
 #pragma once
 
 #include "base/min.h"
@@ -118,7 +118,7 @@ static inline v4f v4_abs(v4f v) {
     return (v4f) ((v4i) v & 0x7fffffff);
 }
 
-// n: a multiple of 4. NaN is ignored.
+// Returns the largest magnitude of n elements, n a multiple of 4. NaN is ignored.
 static inline float v4_largest(const float *x, int n) {
     v4f m = v4_all(0.0f);
     for (int j = 0; j < n; j += 4) {
@@ -128,7 +128,8 @@ static inline float v4_largest(const float *x, int n) {
     return v4_highest(m);
 }
 
-// n: a multiple of 4. If an element is NaN, returns 0. Zeros may have either sign.
+// Computes the smallest and the largest of n elements, n a multiple of 4. If an element is NaN, returns 0. A result of zero may
+// have either sign.
 static inline int v4_range(const float *x, int n, float *lo, float *hi) {
     v4f low = v4_load(x);
     v4f high = low;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
-// weighted.c: finds the scale, or the scale and offset, with the least weighted error. The trials and their comparison are those
-// of the reference, observed through its results. The last bit decides between almost equal trials. So every sum is in the order
-// of the row. Each vector lane computes one trial.
+// weighted.c: finds the scale, or the scale and offset, with the least weighted error. This file makes the same trials as the
+// reference (ggml) and compares them in the same way; the rules were derived from the reference's results. The last bit of a sum
+// can decide between almost equal trials, so every sum adds the elements in the order of the row. Each vector lane computes one
+// trial.
 //
 // Search for a scale: trial t, from -9 to 9, maps the element of the largest magnitude to -(bias + t / 10). For the levels q of a
-// trial, A = sum(w x q) and B = sum(w q q). The trial with the largest A * A / B wins; its scale is A / B. Trial t = 0 comes
-// first. Of equal trials, the first wins.
+// trial, A = sum(w x q) and B = sum(w q q). The trial with the largest A * A / B wins; its scale is A / B. Trial t = 0 is
+// compared first. Of equal trials, the first wins.
 //
 // Search for a line: a trial spreads about q_max levels from the current offset to the largest element and fits a least-squares
-// line. If the error is the smallest so far, later trials use the new offset. Four trials are computed together. After an
-// accepted trial, the rest of the four is computed anew.
+// line. If its error is the smallest so far, the trial is accepted, and later trials start from the offset of its line. Four
+// trials are computed together with the same offset. If one of them is accepted, those after it are computed again with the new
+// offset.
 #include "quant/weighted.h"
 
 #include "base/min.h"
@@ -79,7 +81,7 @@ bool berth_weighted_init(const float *x, const float *w, float power, float *wei
 
 enum { N_SCALES = 19, SCALE_SLOTS = 20 };
 
-// Entry 0 is the trial t = 0 of the file comment. It never uses fused multiply-adds.
+// Computes A and B of all trials. Entry 0 is the trial t = 0 of the file comment, which never uses fused multiply-adds.
 static inline void scale_sums(
     const float *x, const float *weight, const float *inverse, const struct scale_search *how, float *a, float *b) {
     float wx[WEIGHTED_BLOCK];
@@ -150,11 +152,11 @@ float berth_weighted_scale(const float *x, const float *weight, const struct sca
 
 // ---- a line ----
 
-// Four trials. error: INFINITY: no line.
+// Four trials, one per lane.
 struct lines {
-    v4f inverse;
+    v4f inverse; // levels per unit of x: before the fit, element x gets the level (x - from) * inverse
     v4f scale, offset;
-    v4f error;
+    v4f error; // INFINITY: the levels of this trial determine no line
 };
 
 // q: the levels of each element in the four trials.
@@ -240,7 +242,7 @@ static inline float fit_line(const float *x, const float *weight, const struct l
 }
 
 float berth_weighted_line(const float *x, const float *weight, const struct line_search *how, uint8_t *q, float *m) {
-    // A separate copy of the loops for length 32 is a third faster.
+    // With the constant length, the compiler inlines a second copy of fit_line for 32 elements, which is a third faster.
     struct line_search run = *how;
     if (how->len == WEIGHTED_BLOCK) {
         run.len = WEIGHTED_BLOCK;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// weighted.h: finds the scale, or scale and offset, of a run with the least weighted error. The bytes must equal the reference's,
-// so the order of the sums is part of the contract. Used by legacy.c (with an importance matrix) and plain.c.
+// weighted.h: finds the scale, or scale and offset, of a run with the least weighted error. The results must equal those of the
+// reference (ggml) byte for byte, so the order of the sums is part of the contract. Used by legacy.c (with an importance matrix)
+// and plain.c.
 #pragma once
 
 #include "quant/normalise.h"
@@ -17,7 +18,7 @@ bool berth_weighted_init(const float *x, const float *w, float power, float *wei
 struct scale_search {
     int len; // elements; multiple of 4, at most WEIGHTED_BLOCK
     int bias;
-    bool fused; // fused multiply-adds, except in the first trial
+    bool fused; // use fused multiply-adds, except in the first trial
 };
 // Returns d and writes the levels to q.
 float berth_weighted_scale(const float *x, const float *weight, const struct scale_search *how, uint8_t *q);
@@ -26,7 +27,7 @@ float berth_weighted_scale(const float *x, const float *weight, const struct sca
 struct line_search {
     int len; // elements; multiple of 4, at most WEIGHTED_BLOCK
     int q_max;
-    float first, step; // trial t divides the range into q_max + first + t * step parts
+    float first, step; // trial t divides the range of the elements into q_max + first + t * step parts
     int n_trials;
     bool absolute; // minimise sum |error| instead of sum error^2
 };
@@ -35,9 +36,9 @@ float berth_weighted_line(const float *x, const float *weight, const struct line
 
 // ---- rows without a long search (plain.c) ----
 
-// Each function writes one block as the reference's row functions do, byte for byte. So copies, caches and devices agree.
-// ggml_quantize_chunk searches longer (scalar.h). x: QK_K finite elements, or 32 for iq4_nl. In a block of zeros of iq4_nl, all
-// levels are 8; the reference leaves these levels undefined.
+// Each function writes one block as the reference's row functions do, byte for byte. So all devices write equal bytes when a
+// graph copies a row or fills a cache. ggml_quantize_chunk searches longer (scalar.h). x: QK_K finite elements, or 32 for iq4_nl.
+// In an iq4_nl block of zeros, all levels are 8; the reference leaves these levels undefined.
 
 // q2_K q4_K q5_K: s and m in 0 .. s_max.
 void berth_plain_affine(const float *x, const struct line_search *how, int s_max, struct affine_super *out);
