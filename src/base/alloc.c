@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc.c: all memory of the libraries comes from these functions. A test can make the N-th allocation fail and find leaks.
-// Outside of tests, a call costs one predictable branch more than libc.
+// alloc.c: all memory of the libraries comes from these functions. A test can make the N-th allocation fail, and can count blocks
+// that were not freed. Outside of tests, a call costs one predictable branch more than a call of libc.
 
 #include "base/base.h"
 #include "base/min.h"
@@ -103,7 +103,7 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
     if (n_want <= *n_cap) {
         return true;
     }
-    // A caller that knows the final number passes it in the first call. So the first size is exact, but at least 8.
+    // The first capacity is n_want, but at least 8, because a caller that knows the final number passes it in the first call.
     size_t n = *n_cap > 0 ? *n_cap : max_size(n_want, 8);
     while (n < n_want) {
         if (!berth_add_ok(n, n / 2 + 1, &n)) {

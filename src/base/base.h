@@ -16,8 +16,8 @@
 #define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define BERTH_MUST_USE __attribute__((warn_unused_result))
 // A thread-local variable for libraries that a program may load at any time (TLS model initial-exec).
-// With the default model, the first use in a thread allocates memory. If that fails, libc ends the process.
-// Use BERTH_LATE_LOCAL for a few bytes only, because libc reserves little space.
+// With the default TLS model, the first use in a thread allocates memory. If that allocation fails, libc ends the process.
+// Use BERTH_LATE_LOCAL for a few bytes only, because libc reserves little space for such variables.
 #ifdef __ELF__
 #    define BERTH_LATE_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 #else
@@ -58,7 +58,8 @@ BERTH_API void berth_free(void *p);
 BERTH_API void *berth_aligned_alloc(size_t align, size_t size) BERTH_MUST_USE;
 BERTH_API void berth_aligned_free(void *p);
 
-// *n_cap: capacity in elements. If out of memory, returns false and leaves *p unchanged.
+// Enlarges the array *p to at least n_want elements. *n_cap: capacity in elements. If out of memory, returns false and leaves *p
+// unchanged.
 BERTH_API bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) BERTH_MUST_USE;
 
 // p: the address of a pointer to the elements.
@@ -113,12 +114,12 @@ BERTH_API void berth_set_error_v(const char *fmt, va_list args) BERTH_PRINTF(1, 
 
 BERTH_API void berth_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
 BERTH_API void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) BERTH_PRINTF(2, 0);
-// Until berth_log_let_go, log lines of this thread are stored instead of printed. The pairs of calls nest.
-// Call berth_log_hold before taking a lock under which other code runs.
-// Reason: the program's log callback may wait for a thread that needs the lock.
+// After berth_log_hold, log lines of this thread are stored. berth_log_let_go prints them. The pairs of calls nest.
+// Call berth_log_hold before taking a lock that is held while other code runs, because the program's log callback may wait for a
+// thread that needs the lock.
 BERTH_API void berth_log_hold(void);
 BERTH_API void berth_log_let_go(void);
-// Prints all held lines of this thread and ends all holds: for a thread that ends the process.
+// Prints all held lines of this thread and ends all holds. For a thread that is about to end the process.
 void berth_log_flush(void);
 
 // ---- the client's release (client.c) ----
@@ -167,8 +168,9 @@ struct berth_replace {
 BERTH_API bool berth_replace_open(struct berth_replace *r, const char *path) BERTH_MUST_USE;
 // The path must not exist yet. If another program creates a link with this name meanwhile, the link is replaced, not followed.
 BERTH_API bool berth_replace_open_new(struct berth_replace *r, const char *path) BERTH_MUST_USE;
-// If ok, syncs the file and renames it; otherwise removes it. On failure returns false with errno.
-// The old file is then unchanged. Exception: if only the sync of the folder failed, the new file has replaced it.
+// If ok, syncs the new file and renames it to `target`; otherwise removes the new file. On failure returns false with errno.
+// The old file is then unchanged, with one exception: if only the sync of the folder failed, the new file has replaced the old
+// one.
 BERTH_API bool berth_replace_close(struct berth_replace *r, bool ok) BERTH_MUST_USE;
 
 // ---- checked arithmetic: returns false if the result does not fit; *out is undefined then ----

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// client.c: stores the ggml version for which the clients of this process were built, because some arguments changed between
-// releases. libggml reports the release of llama.cpp when it is loaded (registry/client.c).
+// client.c: stores the ggml version for which the clients of this process were built. A client is a program or library that calls
+// ggml's API. Berth needs the version because some functions have other arguments in newer releases. libggml calls
+// berth_client_release when llama.cpp is loaded (registry/client.c).
 
 #include "base/base.h"
 

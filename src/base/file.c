@@ -78,19 +78,21 @@ bool berth_file_starts_with(const char *path, const char *magic) {
 // If the old file has several hard links, only this name gets the new content.
 // Devices, pipes, files of other owners, and files in unwritable folders are written in place.
 
-// If this function returns false, the open file cannot replace the old file.
+// Gives the open file the owner and mode of the old file. If this function returns false, the open file cannot replace the old
+// file.
 static bool try_take_owner_and_mode(int fd, const struct stat *old) {
     struct stat st;
     return fstat(fd, &st) == 0 && st.st_dev == old->st_dev && fchown(fd, old->st_uid, old->st_gid) == 0 &&
            fchmod(fd, old->st_mode & 0777) == 0;
 }
 
-// The mode is that of the old file from the start: users who may not read the old file cannot read the new one.
+// Creates the temporary file and stores its name in part. The file has the mode of the old file from the start, so users who may
+// not read the old file cannot read the new one.
 static int part_open(const char *target, mode_t mode, char *part, size_t size) {
     int fd = -1;
     errno = EEXIST;
-    for (int i = 0; fd < 0 && errno == EEXIST && i < 1000;
-         i++) { // the name may exist: a killed process leaves its file, and process ids are reused
+    // The name may exist, because a killed process leaves its file, and process ids are reused.
+    for (int i = 0; fd < 0 && errno == EEXIST && i < 1000; i++) {
         snprintf(part, size, "%s.%ld.%d.part", target, (long) getpid(), i);
         fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     }
@@ -191,7 +193,8 @@ static bool sync_ok(int fd) {
     return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EROFS;
 }
 
-// The folder stores the file's name. A folder may be writable but not readable, so a failed open is not an error.
+// Syncs the folder, because the folder stores the new name of the file. A folder may be writable but not readable, so a failed
+// open is not an error.
 static bool folder_sync(const char *target) {
     char folder[PATH_MAX];
     const char *slash = strrchr(target, '/');

@@ -28,9 +28,9 @@ static struct gguf_chunk *chunk_new(struct gguf_arena *arena, size_t size) {
     return chunk;
 }
 
-// Inserts a full chunk after the first chunk, because the first chunk is still being filled.
+// Adds a chunk that holds one large block. The chunk is inserted after the first chunk, which is still being filled.
 static void *chunk_link(struct gguf_arena *arena, struct gguf_chunk *chunk) {
-    if (arena->chunks == NULL) { // the next small block starts a new chunk
+    if (arena->chunks == NULL) { // this chunk becomes the first one; it is full, so the next small block starts a new chunk
         chunk->next = NULL;
         arena->chunks = chunk;
         arena->used = chunk->size;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // context.h: struct gguf_context: two tables of blocks. A block holds one key with its value, or describes one tensor.
 //
-// A file may contain millions of small keys, so blocks are packed. A context must stay below twice the size of the file's header:
+// A file may contain millions of small keys, so blocks are packed. A context must take less memory than twice the file's header:
 //
 //     key     | value (aligned to its size) | type, flags | key text, NUL |
 //     tensor  | origin (owned only) | ne[4] (unless all are 1) | offset, type, flags | name, NUL |
 //
-// An item of a table points to the part that every block has: struct gguf_kv or struct gguf_info. Its flags say which fields
-// precede it.
+// An item of a table points into a block, at the struct gguf_kv or struct gguf_info. The flags of this struct say which fields
+// precede the struct.
 //   1. Blocks read from a file are in the arena, which is freed with the context. Blocks that the caller set are owned: each has
 //      its own allocation.
 //   2. Names in a table are unique. The length of a name is its strlen.
@@ -34,7 +34,8 @@ struct gguf_arena {
 
 // align: a power of two up to 16. Large blocks get their own chunk. NULL: out of memory.
 void *berth_gguf_arena_take(struct gguf_arena *arena, size_t size, size_t align) BERTH_MUST_USE;
-// Takes over a block from berth_malloc and shrinks it. The content is `size` bytes after the first GGUF_CHUNK_HEAD bytes.
+// Takes over a block from berth_malloc and shrinks it to GGUF_CHUNK_HEAD + size bytes. The caller's content starts after the
+// first GGUF_CHUNK_HEAD bytes. Returns the new address of the content.
 void *berth_gguf_arena_adopt(struct gguf_arena *arena, void *block, size_t size) BERTH_MUST_USE;
 void berth_gguf_arena_free(struct gguf_arena *arena);
 
@@ -61,6 +62,7 @@ size_t berth_gguf_table_size(const struct gguf_table *table);
 
 // ---- keys ----
 
+// ARRAY: the value of the key is an array. OWNED: the block has its own allocation. ONES: all extents of the tensor are 1.
 enum { GGUF_FLAG_ARRAY = 1, GGUF_FLAG_OWNED = 2, GGUF_FLAG_ONES = 4 };
 
 struct gguf_kv {
@@ -83,8 +85,8 @@ struct gguf_list {
     const size_t *ends; // arrays of strings only: offset in data after the NUL of each string
 };
 
-// Returns the size of the value, which precedes the kv in its block: a number or a gguf_list. Only an array of strings has the
-// field `ends`.
+// Returns the size in bytes of the value, which precedes the kv in its block. The value is a number or a gguf_list. Only an array
+// of strings has the last field of gguf_list, `ends`.
 static inline size_t berth_gguf_kv_before(const struct gguf_kv *kv) {
     if (kv->flags & GGUF_FLAG_ARRAY) {
         return kv->type == GGUF_TYPE_STRING ? sizeof(struct gguf_list) : offsetof(struct gguf_list, ends);
@@ -144,5 +146,6 @@ size_t berth_gguf_memory(const struct gguf_context *ctx);
 const struct gguf_kv *berth_gguf_kv_at(const struct gguf_context *ctx, int64_t id, const char *caller);
 const struct gguf_info *berth_gguf_info_at(const struct gguf_context *ctx, int64_t id, const char *caller);
 
-// Recomputes the offsets of the tensors from i_first on. False, with the error set: the sum exceeds 63 bits.
+// Sets the alignment, and recomputes the offsets of the tensors i_first, i_first + 1, ... and data_size. False, with the error
+// set: the data would exceed 63 bits; the context is unchanged.
 bool berth_gguf_offsets(struct gguf_context *ctx, size_t alignment, size_t i_first) BERTH_MUST_USE;

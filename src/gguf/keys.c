@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// keys.c: reads the values of keys by id. A wrong type is an error and returns 0 or NULL. A value and an array of one element can
-// be read as each other, because programs rely on it.
+// keys.c: reads the values of keys by id. A wrong type is an error and returns 0 or NULL. A single value can be read as an array
+// of one element, and an array of one element as a single value, because programs rely on both.
 
 #include "gguf/context.h"
 

@@ -28,8 +28,8 @@ static void tensors_add(const struct gguf_context *ctx, struct ggml_context *out
     for (size_t i = 0; i < ctx->info.n; i++) {
         const struct gguf_info *info = ctx->info.items[i];
         struct ggml_tensor *t = ggml_new_tensor(out, (enum ggml_type) info->type, GGML_MAX_DIMS, berth_gguf_info_ne(info));
-        BERTH_ASSERT(!berth_is_poison(
-            t)); // cannot fail: the reader has checked type and extents, and context_new has made the ggml_context large enough
+        // Cannot fail: the reader has checked type and extents, and context_new has made the ggml_context large enough.
+        BERTH_ASSERT(!berth_is_poison(t));
         ggml_set_name(t, info->name);
         if (data != NULL) {
             t->data = data + info->offset;

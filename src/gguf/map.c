@@ -42,7 +42,7 @@ static unsigned char *copy_make(int fd, size_t size, const char **why) {
     return bytes;
 }
 
-// `read`: reads the file into memory instead.
+// Maps the file or, with `read`, reads it into memory.
 static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     uint64_t size;
     const char *why = "the name is NULL";
@@ -94,7 +94,7 @@ static bool progress_report(const struct berth_gguf_map_params *params, size_t d
         GGML_STATUS_ABORTED, "gguf: %s: loading was stopped by the caller at %zu of %zu bytes", path, done, all);
 }
 
-// With params->prefetch, reads one byte per page, so that the disk is read in order.
+// Reports progress. With params->prefetch, also reads one byte per page, so that the disk is read in order.
 static bool pages_touch(const struct berth_gguf_map *map, const struct berth_gguf_map_params *params, const char *path) {
     const size_t all = map->data_size;
     const size_t page_size = (size_t) sysconf(_SC_PAGESIZE);

@@ -5,9 +5,9 @@
 //     kv      key | type u32 | value;   an array is  type u32 | n u64 | elements;   a string is  n u64 | bytes
 //     tensor  name | n_dims u32 | ne i64 ... | type u32 | offset u64
 //
-// A false count must not force a large allocation. A count is compared with the number of remaining bytes first. If that number is
-// unknown (a pipe), memory grows with the bytes read. Every error states its reason and its offset. Time is linear in the size of
-// the header.
+// A false count must not force a large allocation, so a count is first compared with the number of remaining bytes. If that
+// number is unknown (a pipe), memory grows with the bytes read. Every error states its reason and its offset in the file. Reading
+// takes time linear in the size of the header.
 
 #include "gguf/read.h"
 #include "core/type.h"
@@ -217,9 +217,8 @@ struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_par
         gguf_free(r.ctx);
         return NULL;
     }
-    if (s->file != NULL &&
-        s->base >
-            0) { // the header may start in the middle of the caller's file, but data_offset counts from the start of that file
+    // The header may start in the middle of the caller's file, but data_offset counts from the start of that file.
+    if (s->file != NULL && s->base > 0) {
         r.ctx->data_offset += (size_t) s->base;
     }
     return r.ctx;

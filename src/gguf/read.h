@@ -39,7 +39,7 @@ bool berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char
 struct gguf_reader {
     struct gguf_source *s;
     struct gguf_context *ctx;
-    // Memory for data of unknown size. It starts with GGUF_CHUNK_HEAD free bytes, so that the arena can adopt it.
+    // Memory for data of unknown size. Its first GGUF_CHUNK_HEAD bytes stay unused, so that the arena can adopt it.
     unsigned char *scratch;
     size_t scratch_cap;
 };
@@ -50,7 +50,7 @@ static inline unsigned char *berth_gguf_scratch(const struct gguf_reader *r) {
 
 #define GGUF_READ(r, out, what) berth_gguf_source_read((r)->s, out, sizeof *(out), what)
 
-// Returns false.
+// Sets an error that names the size and `what`. Returns false.
 bool berth_gguf_no_memory(const struct gguf_reader *r, uint64_t size, const char *what);
 // Reads a name into the scratch. A name that contains NUL is refused, because it could never be found.
 bool berth_gguf_name_read(struct gguf_reader *r, size_t *size, const char *what) BERTH_MUST_USE;

@@ -17,7 +17,7 @@ bool berth_gguf_no_memory(const struct gguf_reader *r, uint64_t size, const char
         "gguf: %.120s: out of memory: %" PRIu64 " bytes for the %s at offset %" PRIu64, r->s->name, size, what, r->s->at);
 }
 
-// Appends `size` bytes and one NUL after the n_have bytes of the scratch.
+// Reads `size` bytes and stores them, followed by a NUL, after the first n_have bytes of the scratch.
 static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, const char *what) {
     if (!berth_gguf_source_holds(r->s, size, 1, what)) {
         return false;
@@ -107,7 +107,7 @@ static bool string_read(struct gguf_reader *r, struct gguf_list *list) {
     return list->data != NULL;
 }
 
-// Sets list->ends.
+// Reads list->n strings. Sets list->data and list->ends.
 static bool strings_read(struct gguf_reader *r, struct gguf_list *list) {
     size_t *ends = NULL, n_cap = 0, end = 0;
     bool ok = berth_gguf_source_holds(r->s, list->n, STRING_SIZE_MIN, "array of strings");

@@ -19,7 +19,8 @@ static size_t text_end(const struct value *v, size_t i) {
     return v->ends != NULL ? v->ends[i] : 0;
 }
 
-// Copies the elements of v to `at`, which is 8-aligned. For an array of strings, the ends precede the text.
+// Copies the elements of v to `at`, which is 8-aligned, and makes the list point to the copy. For an array of strings (has_ends),
+// the ends precede the text.
 static void list_fill(struct gguf_list *list, const struct value *v, char *at, bool has_ends) {
     list->n = v->type == GGUF_TYPE_STRING && !v->is_array ? v->text_size - 1 : v->n;
     size_t *ends = (size_t *) (void *) at;
@@ -57,14 +58,14 @@ static void list_fill(struct gguf_list *list, const struct value *v, char *at, b
     }
 }
 
-// NULL, with the error set: out of memory.
+// Creates an owned block (context.h). NULL, with the error set: out of memory.
 static struct gguf_kv *kv_new(const char *key, const struct value *v, const char *caller) {
-    const struct gguf_kv shape = {.type = (uint8_t) v->type, .flags = GGUF_FLAG_OWNED | (v->is_array ? GGUF_FLAG_ARRAY : 0)};
+    const struct gguf_kv head = {.type = (uint8_t) v->type, .flags = GGUF_FLAG_OWNED | (v->is_array ? GGUF_FLAG_ARRAY : 0)};
     const bool has_list = v->is_array || v->type == GGUF_TYPE_STRING;
     const bool has_ends = v->is_array && v->type == GGUF_TYPE_STRING;
-    const size_t before = berth_gguf_kv_before(&shape);
+    const size_t value_size = berth_gguf_kv_before(&head);
     const size_t key_size = strlen(key) + 1;
-    size_t size = before + sizeof shape, list_at = 0, part = 0;
+    size_t size = value_size + sizeof head, list_at = 0, part = 0;
     const size_t each = has_ends ? sizeof *v->ends : gguf_type_size(v->type);
     bool ok = berth_add_ok(size, key_size, &size);
     if (ok && has_list) {
@@ -75,15 +76,15 @@ static struct gguf_kv *kv_new(const char *key, const struct value *v, const char
     if (block == NULL) {
         return BERTH_FAIL_NULL(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: '%s' takes %zu bytes", caller, key, size);
     }
-    struct gguf_kv *kv = (struct gguf_kv *) (block + before);
-    *kv = shape;
+    struct gguf_kv *kv = (struct gguf_kv *) (block + value_size);
+    *kv = head;
     memcpy(kv->key, key, key_size);
     if (has_list) {
         struct gguf_list list = {0};
         list_fill(&list, v, block + list_at, has_ends);
-        memcpy(block, &list, before);
+        memcpy(block, &list, value_size);
     } else {
-        memcpy(block, v->data, before);
+        memcpy(block, v->data, value_size);
     }
     return kv;
 }
@@ -98,7 +99,7 @@ static bool is_alignment(const char *key) {
     return strcmp(key, GGUF_KEY_GENERAL_ALIGNMENT) == 0;
 }
 
-// The value of general.alignment; 0: failed.
+// Returns the value of general.alignment. 0, with the error set: the value is invalid.
 static size_t alignment_of(const struct value *v, const char *caller) {
     uint32_t alignment = 0;
     if (v->type != GGUF_TYPE_UINT32 || v->is_array) {
@@ -179,8 +180,8 @@ void gguf_set_val_str(struct gguf_context *ctx, const char *key, const char *val
 void gguf_set_arr_data(struct gguf_context *ctx, const char *key, enum gguf_type type, const void *data, size_t n) {
     if (gguf_type_size(type) == 0 || (data == NULL && n > 0)) {
         const char *name = gguf_type_name(type);
-        berth_fail(GGML_STATUS_FAILED, "gguf_set_arr_data: %zu elements of type %s (%d)%s", n, name != NULL ? name : "none",
-            (int) type, data == NULL ? " at NULL" : ", which is not a number");
+        berth_fail(GGML_STATUS_FAILED, "gguf_set_arr_data: cannot set %zu elements of type %s (%d): %s", n,
+            name != NULL ? name : "none", (int) type, data == NULL ? "the data is NULL" : "the type is not a number");
         return;
     }
     kv_set(ctx, key, &(struct value){.type = type, .is_array = true, .n = n, .data = data}, __func__);

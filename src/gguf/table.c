@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // table.c: items in their order of insertion, with a hash table by name. The hash has a secret key (base/siphash.h), so no choice
-// of names makes the search slow. At most three quarters of the slots are used. If the number of items is known in advance, a large
-// file costs about 14 bytes per item.
+// of names makes the search slow. At most three quarters of the slots are used. If the number of items is known in advance, the
+// table of a large file takes about 14 bytes per item: a pointer of 8 bytes and 4/3 slots of 4 bytes.
 
 #include "gguf/context.h"
 

@@ -15,7 +15,7 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
     if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
         return false;
     }
-    // An extent of 0 counts as 1 here, so that the other extents are checked.
+    // An extent of 0 counts as 1 here, so that the product of the other extents is checked for overflow.
     const int64_t n_blocks = ne[0] > 0 ? ne[0] / row->traits.blck_size : 1;
     int64_t n_bytes, n = ne[0] > 0 ? ne[0] : row->traits.blck_size; // number of elements
     bool is_empty = ne[0] == 0, ok = berth_mul_i64_ok(n_blocks, (int64_t) row->traits.type_size, &n_bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// build.c: builds the graphs of an optimisation. Tensor names are the same as in the reference. The loss, labels and counts are
-// in the optimisation's own ggml_context. The backward pass and the steps are in the caller's ggml_context. The caller chose its
-// size for the reference. So the backward pass and the steps must not have more tensors than in the reference.
+// build.c: builds the graphs of an optimisation. Tensor names are the same as in the reference (ggml). The loss, labels and
+// counts are in the optimisation's own ggml_context. The backward pass and the steps are in the caller's ggml_context. Callers
+// choose the size of their context for ggml, so the backward pass and the steps must not have more tensors than in ggml.
 
 #include "core/graph.h"
 
@@ -158,8 +158,8 @@ static void last_uses(const struct ggml_cgraph *graph, int n_nodes, int *last) {
     }
 }
 
-// A step at the end of the graph would keep its gradient alive. Each step moves to the first position after the last reader of its
-// gradient and its parameter. n_before: number of nodes before the steps.
+// Moves each step to the first position after the last reader of its gradient and its parameter. At the end of the graph, a step
+// would keep the memory of its gradient in use until then. n_before: number of nodes before the steps.
 static enum ggml_status steps_move_early(struct ggml_cgraph *graph, int n_before) {
     const int n_steps = graph->n_nodes - n_before;
     const size_t n_slots = graph->visited_hash_set.size;

@@ -30,7 +30,8 @@ void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx, struct ggml_context *ctx
     opt_ctx->status = GGML_STATUS_SUCCESS;
 }
 
-// Without a backward pass: forward. At the end of a period: step. Otherwise: grad. The context's build_type is the upper limit.
+// Chooses the graph of a pass: `forward` without a backward pass, `step` at the end of a period, otherwise `grad`. If the
+// context's build_type does not include the chosen graph, the largest graph that it includes is used.
 static enum ggml_opt_build_type kind_of(const struct ggml_opt_context *o, bool backward) {
     const bool completes_period = (o->i_period + 1) % o->params.opt_period == 0;
     const enum ggml_opt_build_type all = completes_period ? GGML_OPT_BUILD_TYPE_OPT : GGML_OPT_BUILD_TYPE_GRAD;
@@ -123,7 +124,7 @@ struct watch {
     struct ggml_tensor *bad; // result of the second pass; NULL: not found
 };
 
-// -infinity is accepted, because attention masks contain it.
+// Returns true if a float tensor contains NaN or +infinity. -infinity is accepted, because attention masks contain it.
 static bool is_bad(const struct ggml_tensor *t) {
     const ggml_to_float_t widen = t->type == GGML_TYPE_F32 ? NULL : ggml_get_type_traits(t->type)->to_float;
     const size_t row_size = ggml_row_size(t->type, t->ne[0]);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // opt.h: shared declarations of src/opt, which implements ggml-opt.h.
 //
-// A context has up to three graphs. `forward` computes outputs, loss and correct predictions. `grad` also computes gradients.
-// `step` also updates the parameters. A period is opt_period backward passes, whose gradients are added up. The last pass of a
-// period uses `step`. Static graphs are built once, by ggml_opt_init. Dynamic graphs are built by every ggml_opt_alloc. Gradient
-// sums and moments outlive a dynamic graph, and are found by the address of the parameter.
+// A context has up to three graphs. `forward` computes outputs, loss and the number of correct predictions. `grad` also computes
+// gradients. `step` also updates the parameters. A period is a sequence of opt_period backward passes. The gradients of a period
+// are added up. The last pass of a period uses `step`, the other passes use `grad`. Static graphs are built once, by
+// ggml_opt_init. Dynamic graphs are built by every ggml_opt_alloc. Gradient sums and moments outlive a dynamic graph. They are
+// found by the address of the parameter.
 //
 //     init --(static)--> built --alloc--> ready --eval--> built --alloc--> ...
 //     init --(dynamic)--> empty --prepare--> prepared --alloc--> ready --eval--> empty --prepare--> ...
@@ -74,7 +75,7 @@ struct opt_state {
 };
 
 struct ggml_opt_context {
-    struct ggml_opt_params params; // given to ggml_opt_init, but inputs and outputs are those of the current graph
+    struct ggml_opt_params params; // arguments of ggml_opt_init; inputs and outputs are replaced by those of the current graph
     bool is_static;
     struct opt_rng rng;
 

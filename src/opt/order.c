@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// order.c: the random order of data, the same as the reference's, so that training gives the same losses. The method is that of
-// libstdc++: Mersenne twister, Lemire's multiplication (arXiv 1805.10941), Fisher-Yates shuffle. If n * n fits 32 bits, one random
-// number gives two exchanges.
+// order.c: the random order of data. The order equals the reference's (ggml), so that training gives the same losses. The method
+// is that of libstdc++: Mersenne twister, Lemire's multiplication (arXiv 1805.10941), Fisher-Yates shuffle. If n * n fits 32
+// bits, one random number gives two exchanges.
 
 #include "opt/opt.h"
 

@@ -68,8 +68,8 @@ static void figure_set(double *figure, double value, double *uncertainty, double
     }
 }
 
-// If the losses are means: their mean and its standard error. If the losses are sums: their sum and the standard deviation of
-// single losses.
+// If the losses are means, *loss is their mean and *unc the standard error of this mean. If the losses are sums, *loss is their
+// sum and *unc the standard deviation of the single losses.
 void ggml_opt_result_loss(ggml_opt_result_t result, double *loss, double *unc) {
     const size_t n = result != NULL ? result->n_losses : 0;
     if (n == 0) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-// state.c: the training state of a parameter, in the same kind of memory as the parameter. So a step copies nothing between
-// devices.
+// state.c: the training state of a parameter. The state is in the same kind of memory as the parameter, so an optimiser step
+// copies nothing between devices.
 
 #include "core/op.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "opt/opt.h"
 
-// If a period is one backward pass, the step reads the gradients directly. Dynamic graphs always have accumulators, as in the
-// reference, because programs read them (ggml_opt_grad_acc).
+// Static graphs with a period of one backward pass need no accumulators, because the step reads the gradients directly. Dynamic
+// graphs always have accumulators, as in the reference, because programs read them (ggml_opt_grad_acc).
 bool opt_needs_acc(const struct ggml_opt_context *o) {
     return !(o->is_static && o->params.build_type == GGML_OPT_BUILD_TYPE_OPT && o->params.opt_period == 1);
 }

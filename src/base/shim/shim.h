@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // shim.h: memory, errors, log and function lookup for the library of a backend.
-// With Berth's libggml-base, these functions use its allocator and last error. Otherwise they use libc and ggml's log.
-// A backend's library compiles this folder in. It links to nothing else of src/base.
+// A backend's library can be loaded with Berth's libggml-base or with ggml's own. With Berth's, these functions use its allocator
+// and its last error. With ggml's, they use libc and ggml's log. A backend's library compiles this folder in, and uses no other
+// functions of src/base.
 #pragma once
 
 #include "base/base.h"
@@ -13,7 +14,7 @@ void *shim_aligned_alloc(size_t align, size_t size) BERTH_MUST_USE; // align: a 
 void shim_aligned_free(void *p);
 
 void shim_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
-// If the base library has a last error, sets it. Logs the text and returns status.
+// Logs the text and returns status. If the base library is Berth's, also sets the last error.
 enum ggml_status shim_error(enum ggml_status status, const char *fmt, ...) BERTH_PRINTF(2, 3);
 
 // A function that the registry entry of a backend returns by name (get_proc_address).
