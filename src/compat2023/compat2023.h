@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 // compat2023.h: the internal interface of the 2023 API (include/2023).
 // The macros below rename the public structs to gen_*, because the current API has structs with the same names.
-// Terms:
-//   date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM): 202311, 202312 or 202402.
-//   source: the object that allocates buffers: a backend at date 202311, a buffer type at the later dates.
-//   2023 buffer, 2023 backend: a buffer or backend of any of the three dates.
+//   - A date is the month of the ggml API for which a program was written (BERTH_2023=YYYYMM): 202311, 202312 or 202402.
+//   - A source is the object that allocates buffers: a backend at date 202311, a buffer type at the later dates.
+//   - A 2023 buffer or 2023 backend is a buffer or backend of any of the three dates.
 // The layout of the public structs differs between dates. Only date.h accesses their fields. Other files call the functions in
 // struct gen_date.
 // A 2023 buffer starts with struct gen_head, which starts with a current buffer. So tensor->buffer is valid for both APIs.
@@ -174,18 +173,20 @@ struct gen_tallocr {
 // Replaces the allocator's buffer by one of `need` bytes. The pieces keep their offsets from `start`.
 // Tensors in the old buffer keep their addresses. If no buffer is available, returns false and changes nothing.
 bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) BERTH_MUST_USE;
-// Returns the outgrown buffer of the allocator whose head is `buffer`, or NULL.
+// Returns the outgrown buffer of the allocator whose head (struct gen_head) is at `buffer`. NULL: the allocator has none.
 gen_buffer_t berth_2023_old(const struct gen_tallocr *talloc, const struct ggml_backend_buffer *buffer);
 static inline bool gen_is_retired(gen_buffer_t buffer) {
     return gen_head(buffer)->is_retired;
 }
 
-// While measuring, does not call the buffer's init_tensor.
+// Gives the tensor the address at offset `off` of the allocator's buffer. While measuring, does not call the buffer's
+// init_tensor.
 void berth_2023_place(struct gen_tallocr *talloc, struct ggml_tensor *tensor, uint64_t off);
-// Returns false if out of memory for the list of pieces.
+// Adds a piece. Returns false if out of memory for the list of pieces.
 bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size, const struct ggml_tensor *tensor) BERTH_MUST_USE;
 // Returns NULL if no piece is at off, or if the piece belongs to another tensor.
 struct gen_piece *berth_2023_piece(const struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor);
+// Removes the piece that berth_2023_piece returns, if there is one.
 void berth_2023_give(struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor);
 
 // The buffer may be NULL. If owns_buffer, the allocator frees the buffer, also if this function fails.

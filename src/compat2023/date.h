@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // date.h: implements the 2023 API for one date. This file is compiled once per date (date_*.c).
-// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
-// AT(name) adds the date to a function's name.
-// Source: the object that allocates buffers: a backend at date 202311, a buffer type at the later dates.
+// A date is the month of the ggml API for which a program was written (BERTH_2023=YYYYMM). AT(name) adds the date to a function's
+// name. A source is the object that allocates buffers: a backend at date 202311, a buffer type at the later dates.
 //
 //     date_buffer.h    sources, buffers, host memory, measuring
 //     date_backend.h   backends, wrappers of current backends, computing

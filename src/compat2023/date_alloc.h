@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // date_alloc.h: part of date.h: allocators, the scheduler, copies and comparisons of graphs, and multi-buffers.
-// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
+// A date is the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
 
 // ---- allocators ----
 
@@ -21,8 +21,8 @@ gen_tallocr_t AT(tallocr_new)(void *data, size_t size, size_t alignment) {
     return tallocr_over_host(data, size, alignment, false);
 }
 
-// The base address is one byte after an aligned address. So the measured size includes the largest padding that the caller's
-// memory can need.
+// The base address is one byte after an aligned address, so the measured size includes the largest padding that the caller's
+// memory can need at its start.
 gen_tallocr_t AT(tallocr_new_measure)(size_t alignment) {
     if (alignment == 0) {
         berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new_measure: the alignment is 0");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // date_backend.h: part of date.h: backends, wrappers that present current backends as 2023 backends, and computing.
-// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
+// A date is the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
 
 // ---- backends ----
 

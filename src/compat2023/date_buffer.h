@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // date_buffer.h: part of date.h: sources of buffers, buffers, host memory, and measuring.
-// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
+// A date is the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
 
 // ---- sources ----
 
@@ -388,8 +388,8 @@ static gen_buffer_t source_measure(gen_source_t source) {
     return AT(buffer_init)(source, (struct gen_buffer_i){.get_base = measure_base}, NULL, SIZE_MAX / 2);
 }
 #else
-// At this date only a buffer knows the size that a tensor needs in it. So the context of a measuring buffer is a sample: a buffer
-// of one byte from the same backend, which answers these queries. Its memory is not accessed.
+// At date 202311, only a buffer can compute the size that a tensor needs in it. So the context of a measuring buffer is a sample:
+// a buffer of one byte from the same backend. The sample computes the sizes. Its memory is not accessed.
 
 static void measure_free(gen_buffer_t buffer) {
     berth_2023_buffer_free(buffer->context);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // facade.c: presents a 2023 backend and its buffers as a backend, a device and a buffer type of the current API.
-// The current scheduler's passes, graph copies and context allocation then work on 2023 backends.
-// Date: the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
+// So the current scheduler's passes, graph copies and context allocation work on 2023 backends.
+// A date is the month of the ggml API for which a program was written (BERTH_2023=YYYYMM).
 
 #include "compat2023/compat2023.h"
 
@@ -61,8 +61,8 @@ static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op
     return of_dev(dev)->date->supports_op(of_dev(dev)->gen, op);
 }
 
-// If the type belongs to the same date, the date's function `reads` decides.
-// Otherwise only the CPU supports the type, if the type is in host memory.
+// If the buffer type belongs to the device's date, the date's function `reads` decides. Otherwise, only a CPU device supports the
+// buffer type, and only if its memory is host memory.
 static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
     const struct gen_facade *own = of_dev(dev);
     const gen_buffer_t buffer = berth_2023_buffer_of_type(buft);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // galloc.c: the graph allocators of the 2023 API. They use the record, the lifetimes and the planner of the current allocator.
-// Piece: a range of a tensor allocator's buffer that is in use. A graph is placed between the pieces.
-// Afterwards, tensors that the graph keeps become pieces.
-// Equal calls give equal offsets, so a buffer of the measured size is large enough.
+// A piece is a range of a tensor allocator's buffer that is in use. A graph is placed between the pieces.
+// Tensors of the graph that keep their memory after the graph then become pieces.
+// Equal calls give equal offsets. So a buffer of the size that a first call measured is large enough for an equal second call.
 
 #include "base/min.h"
 #include "compat2023/compat2023.h"
@@ -324,7 +324,8 @@ static void holder_free(const struct job *j, int32_t i) {
     }
 }
 
-// Only the first call for a row has an effect. A view gets the address of its source plus its offset.
+// Gives the tensor of a row its address. Only the first call for a row has an effect. A view gets the address of its source plus
+// its offset.
 static void row_place(struct job *j, int32_t r) {
     r = j->rec.rows[r].same_as;
     const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
@@ -398,7 +399,7 @@ static enum ggml_status job_place(struct job *j) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Items that the graph keeps become pieces. Items that the graph frees lose their pieces.
+// Items that are still in use after the graph become pieces. Items that the graph frees lose their pieces.
 static enum ggml_status job_update_pieces(struct job *j) {
     for (size_t i = 0; i < j->lives.n_items; i++) {
         struct gen_tallocr *talloc = j->tallocs[j->lives.items[i].pool];

@@ -79,7 +79,7 @@ QUANTIZE(q4_K, GGML_TYPE_Q4_K)
 QUANTIZE(q5_K, GGML_TYPE_Q5_K)
 QUANTIZE(q6_K, GGML_TYPE_Q6_K)
 
-// Elements start to start + n - 1 need not be complete rows.
+// Quantises elements start to start + n - 1. `start` must be the start of a block, but need not be the start of a row.
 static size_t quantize_from(enum ggml_type type, const float *src, void *dst, int64_t start, int64_t n, int64_t n_per_row,
     int64_t *hist, const float *imatrix) {
     const int64_t block = ggml_blck_size(type);

@@ -108,7 +108,8 @@ static bool is_placed_since_reset(const struct gen_tallocr *talloc, const struct
     return false;
 }
 
-// Inputs that the program has placed since the last reset keep their addresses.
+// Clears the addresses that earlier graphs gave the tensors. Inputs that the program has placed since the last reset keep their
+// addresses.
 static void graph_addresses_clear(struct gen_sched *s, const struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes + graph->n_leafs; i++) {
         struct ggml_tensor *t = i < graph->n_nodes ? graph->nodes[i] : graph->leafs[i - graph->n_nodes];
@@ -148,7 +149,8 @@ static enum ggml_status stored_error_get(const struct gen_sched *s) {
     return status;
 }
 
-// The program may query the assignments of the last graph until the next graph is prepared.
+// Clears the assignments of the last graph. Called when the next graph is prepared, because the program may query the assignments
+// until then.
 static void assignments_clear(struct gen_sched *s) {
     if (s->is_computed) {
         ggml_backend_sched_reset(s->today);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // tallocr.c: the tensor allocators of the 2023 API. Each tensor is placed in the smallest gap that is large enough (best fit).
-// Piece: the bytes of a placed tensor. galloc.c places graphs in the gaps between pieces.
+// A piece is the range of bytes of a placed tensor. galloc.c places graphs in the gaps between pieces.
 
 #include "compat2023/compat2023.h"
 #include "core/op.h"
@@ -156,7 +156,7 @@ void berth_2023_give(struct gen_tallocr *talloc, uint64_t off, const struct ggml
     }
 }
 
-// Returns the end of the last piece if no gap holds size bytes.
+// Returns the offset of the smallest gap that holds size bytes. If there is none, returns the end of the last piece.
 static uint64_t find_gap(const struct gen_tallocr *talloc, uint64_t size) {
     uint64_t at = talloc->start, best = UINT64_MAX, best_size = UINT64_MAX;
     for (size_t i = 0; i < talloc->n_pieces; i++) {

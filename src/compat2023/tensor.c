@@ -55,7 +55,7 @@ struct ggml_tensor *berth_2023_ggml_get_next_tensor(struct ggml_context *ctx, st
         .vec_dot = vec_dot_##T},
 // clang-format on
 
-// Every call of berth_2023_ggml_type_traits passes this same function.
+// get_type_traits_cpu of the last call of berth_2023_ggml_type_traits. Every call passes the same function.
 static const struct ggml_type_traits_cpu *(*_Atomic cpu_traits)(enum ggml_type type);
 
 #define TRAIT_FUNCTIONS(T) \

@@ -49,7 +49,7 @@ static struct entry *entry_add(struct imatrix *m, const char *name, size_t name_
     return e;
 }
 
-// Returns 1 if the column has no data or its mean is not valid.
+// Returns the mean square of a column; 1 if the column has no data or its mean is not valid.
 static float mean_compute(float sum, float count) {
     const float mean = sum / count;
     return count > 0 && isfinite(mean) && mean >= 0 ? mean : 1;
@@ -206,7 +206,7 @@ const float *imatrix_find(const struct imatrix *m, const struct ggml_tensor *t, 
 struct imatrix_sums {
     const struct ggml_tensor *weight; // the tensor in the graph
     double *sums;                     // [ne[0], matrices] sums of squares
-    double *counts;                   // [matrices] rows; a float cannot count beyond 2^24
+    double *counts;                   // [matrices] number of rows; double, because a float cannot count beyond 2^24
 };
 
 static int by_weight(const void *a, const void *b) {

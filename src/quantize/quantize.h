@@ -47,7 +47,8 @@ enum ggml_type recipe_type(const struct recipe *recipe, const struct ggml_tensor
 // Returns the name of mix i; NULL after the last.
 const char *recipe_mix_name(int i);
 
-// ---- imatrix.c: the importance of each column of a weight: the mean square of the inputs with which it was multiplied ----
+// ---- imatrix.c: the importance of a column of a weight is the mean square of the inputs with which the column was multiplied
+// ----
 
 struct imatrix;
 
@@ -93,7 +94,7 @@ struct quantize_rows {
     void *user;
 };
 
-// Writes ggml_row_size(type) bytes per row to out and adds the squared errors to *squares. Both results do not depend on the number
+// Writes ggml_row_size(type) bytes per row to out and adds the squared errors to *squares. Neither result depends on the number
 // of threads. Uses some MiB per thread, whatever the size of the tensor. False: out of memory, or the type cannot be quantised.
 bool quantize_rows_run(const struct quantize_rows *params, void *out, double *squares);
 // Quantises one block to find out whether the type can be quantised. Some types require an importance matrix; some do not hold
@@ -149,8 +150,8 @@ struct rewrite_split {
 
 bool rewrite_split_init(struct rewrite_split *s, struct model_error *error); // requires map, max_size and max_tensors
 void rewrite_split_fini(struct rewrite_split *s);
-// Returns the header of the next file, which the caller frees. NULL on failure. rewrite_split_bytes then returns the tensors of
-// this file, for model_write.
+// Returns the header of the next file, which the caller frees. NULL on failure. After this call, rewrite_split_bytes returns the
+// tensors of this file, for model_write.
 struct gguf_context *rewrite_split_next(struct rewrite_split *s, struct model_error *error);
 const void *rewrite_split_bytes(int64_t i, void *split, struct model_error *error);
 

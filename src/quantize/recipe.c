@@ -15,8 +15,8 @@
 #include <string.h>
 #include <strings.h>
 
-// The layers in which a tensor gets the better type. EDGES: the first and the last eighth. EDGES_AND_THIRDS: EDGES and every
-// third layer between them.
+// The layers in which a tensor gets the better type. EDGES: the first and the last eighth of the layers. EDGES_AND_THIRDS: EDGES,
+// and every third layer between them.
 enum where { NOWHERE, EVERYWHERE, FIRST_2, FIRST_4, FIRST_16TH, FIRST_8TH, EDGES, EDGES_AND_THIRDS };
 
 struct better {
@@ -27,9 +27,9 @@ struct better {
 struct recipe_mix {
     const char *name;
     int file_type;
-    enum ggml_type base, query;       // of most tensors; of attn_q and attn_k
-    enum ggml_type embedding, output; // of an untied embedding; of the output
-    enum ggml_type wide;              // attn_v with 4 or more query heads per value head; NO_TYPE: none
+    enum ggml_type base, query;       // type of most tensors; type of attn_q and attn_k
+    enum ggml_type embedding, output; // type of an untied embedding; type of the output
+    enum ggml_type wide;              // attn_v with 4 or more query heads per value head; NO_TYPE: the type that `value` gives
     struct better value, fused, down; // attn_v, attn_qkv, ffn_down
     struct better up;                 // ffn_up, ffn_gate
     enum ggml_type out, out_of_8;     // attn_output; attn_output with 8 experts
@@ -57,7 +57,8 @@ struct recipe_mix {
     { type, type, NOWHERE }
 // Queries, keys, the embedding and ffn_up get the type of most tensors.
 #define BASE(type) .base = type, .query = type, .embedding = type, .output = Q6, .up = ALL(type), .kv_of_8 = Q8
-// Mixes of two bits and fewer. The embedding, attn_v and the first ffn_down get the type `rest`. attn_output gets the type `to`.
+// Mixes of two bits and fewer. The embedding, attn_v and the ffn_down of the first eighth of the layers get the type `rest`.
+// attn_output gets the type `to`.
 #define LOW(type, rest, to) \
     .base = type, .query = type, .embedding = rest, .output = Q5, .wide = Q4, .value = ALL(rest), .fused = ALL(rest), \
     .down = {rest, type, FIRST_8TH}, .up = ALL(type), .out = to, .out_of_8 = Q5, .kv_of_8 = Q4
@@ -196,7 +197,8 @@ void recipe_set_model(struct recipe *r, const struct gguf_context *meta, bool ha
 
 // ---- types of tensors ----
 
-// Position tables, routers, short filters and biases are small, and the results depend strongly on them.
+// Returns true for tensors that are never converted. Position tables, routers, short filters and biases are small, and the
+// model's results depend strongly on them.
 static bool is_kept(const char *name) {
     const size_t n = strlen(name);
     static const char *const parts[] = {"position_embd", "token_types", "ffn_gate_inp", "ssm_conv1d", "shortconv.conv", "_norm.",
@@ -255,8 +257,8 @@ static enum part part_parse(const char *rest) {
     return PART_OTHER;
 }
 
-// Returns the index of a tensor among the tensors with the same role, by layer and name. *n: number of these tensors. A layer may
-// have none or several. Fused tensors count as values.
+// Returns the index of a tensor among the tensors with the same role, in the order of layer and name. *n: number of these
+// tensors. A layer may have none or several of them. Fused tensors (attn_qkv) count as values.
 static int64_t part_index(const struct recipe *r, const char *name, enum part part, int64_t *n) {
     const char *rest;
     const long layer = layer_parse(name, &rest);
@@ -292,8 +294,8 @@ static enum ggml_type value_type(const struct recipe *r, const char *name, enum 
     return r->is_70b && !is_low(m) && (type == Q3 || type == Q4) ? Q5 : type;
 }
 
-// The place of a tensor decides its type. If the model has experts and the mix is not low, the place is the layer. Otherwise it
-// is part_index.
+// The position of a tensor in the model decides its type. If the model has experts and the mix is not low (is_low), the position
+// is the layer. Otherwise it is part_index.
 static enum ggml_type ffn_type(const struct recipe *r, const char *name, long layer, enum part part) {
     const struct recipe_mix *m = r->mix;
     struct better b = part == PART_DOWN ? m->down : m->up;
@@ -333,7 +335,7 @@ static enum ggml_type mix_type(const struct recipe *r, const char *name) {
     return m->base;
 }
 
-// Returns the type, or the nearest type whose block divides rows of n elements.
+// Returns the type. If its blocks do not divide rows of n elements, returns the nearest type whose blocks do.
 static enum ggml_type type_fit(enum ggml_type type, int64_t n) {
     static const struct {
         enum ggml_type from, to;

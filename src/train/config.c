@@ -89,7 +89,7 @@ static bool config_read(struct config *c, const char *text, int pass, struct mod
 
 // ---- keys ----
 
-// The description may set other values.
+// Sets keys that the description need not set. The description may set other values later.
 static void defaults_put(struct config *c) {
     static const struct {
         const char *name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// data.c: concatenates texts to one sequence of tokens, cuts it into windows, and shuffles the windows in each epoch.
+// data.c: concatenates texts to one sequence of tokens, cuts the sequence into windows, and shuffles the windows in each epoch.
 
 #include "train/train.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ranks.c: trains one model on several ranks (berth-mpi.h). Every rank has all weights and processes its share of every batch.
-// Gradients and losses are summed over all ranks, with the same bits on every rank. So the weights stay equal without being sent.
-// Ctrl-C and failures are summed, too.
+// Gradients and losses are summed over all ranks. Every rank gets the same bits, so the weights stay equal without being sent.
+// The number of ranks that were interrupted (Ctrl-C) or have failed is also such a sum, so all ranks stop together.
 //   1. All ranks call every function here, in the same order.
 //   2. The gradient of the loss with respect to itself is 1 / ranks (tensors.c), so sums of gradients are means over the batch.
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// state.c: writes and reads checkpoints. A checkpoint is a GGUF file with the trained tensors in f32, the moments of the optimiser,
-// and keys for parameters, progress and losses. A checkpoint of another text or another model is refused. The parameters of the
-// model must be the same. If an adapter is trained, the weights of the model must be the same.
+// state.c: writes and reads checkpoints. A checkpoint is a GGUF file with the trained tensors in f32, the moments of the
+// optimiser, and keys for parameters, progress and losses. A checkpoint of another text or another model is refused: the
+// parameters of the model must be the same and, if an adapter is trained, also the weights of the model.
 //
-// A hash of all bytes follows the GGUF file (8 bytes). A damaged file is refused.
+// After the GGUF file follows a hash of all its bytes (8 bytes), so a damaged checkpoint is detected and refused.
 
 #include "train/train.h"
 
@@ -73,7 +73,7 @@ static struct berth_siphash sum_begin(void) {
     return berth_siphash_begin(&key);
 }
 
-// Hashes the bytes that are written to the file.
+// A stream that writes to a file and hashes the written bytes.
 struct summed {
     FILE *to;
     struct berth_siphash sum;

@@ -23,7 +23,7 @@ void *train_tensor_get(const struct ggml_tensor *t, void **bytes, struct model_e
 
 // ---- selection ----
 
-// RoPE factors define positions and are not trained. A tied output is trained as the embedding.
+// RoPE factors define positions and are not trained. A tied output is the same matrix as the embedding, which is trained already.
 static bool is_trained(const struct model *m, const struct model_weight *w) {
     return strstr(w->file->name, "rope_") == NULL && !(m->is_tied && w->slot == &m->output);
 }
@@ -159,7 +159,7 @@ static bool values_fill(struct trainer *t, struct model_error *error) {
     return true;
 }
 
-// The graph then uses the trained tensors instead of the weights.
+// Makes the model use the trained tensors instead of the weights of the file, so that graphs contain the trained tensors.
 static void slots_set(struct trainer *t) {
     struct model *m = t->model;
     for (size_t i = 0, k = 0; i < m->n_weights && t->lora == NULL; i++) {

@@ -3,8 +3,8 @@
 //
 //   texts --data.c--> windows --trainer.c--> gradients --clip--> optimiser step --state.c, save.c--> checkpoint, model or adapter
 //
-// A step computes two graphs: first the forward and backward pass, then the optimiser. The loss and the gradients are checked in
-// between. After a failed step all weights are unchanged.
+// A step computes two graphs: first the forward and backward pass, then the optimiser. Between the two graphs, the loss and the
+// gradients are checked. After a failed step all weights are unchanged.
 // The same data, seed and number of threads give the same numbers. A resumed run equals an uninterrupted run bit by bit.
 #pragma once
 
@@ -29,13 +29,14 @@ static inline double train_random_uniform(uint64_t *state) {
 
 enum train_split { TRAIN_SPLIT_FILE, TRAIN_SPLIT_LINE, TRAIN_SPLIT_BLANK }; // what counts as one text
 
-// Concatenated texts, each with the tokens that begin and end a text. Windows of n_ctx tokens have no gaps between them. The token
-// after a window is its last label. A remainder shorter than a window is not used.
+// Concatenated texts, each with the tokens that begin and end a text. The tokens are cut into adjacent windows of n_ctx tokens.
+// The label of a token is the next token, so the last label of a window is the token after the window. A remainder shorter than a
+// window is not used.
 struct train_data {
     struct token_list tokens;
     int64_t n_texts;
     int64_t n_ctx, n_windows; // valid after train_data_cut
-    uint64_t hash;            // of tokens and n_ctx
+    uint64_t hash;            // hash of tokens and n_ctx
     int64_t *order;           // [n_windows] order of the current epoch
     int64_t epoch;            // epoch of order; -1: none
 };
@@ -60,7 +61,7 @@ struct train_params {
     int64_t rank;     // rank of the adapter; 0: all weights are trained
     float alpha;      // alpha of the adapter
     float lr;         // highest learning rate
-    float decay;      // weight decay per step and unit of learning rate
+    float decay;      // weight decay; a step multiplies each weight by 1 - decay * learning rate
     float clip;       // largest norm of the gradient of all weights; 0: no limit
     enum train_schedule schedule;
     enum ggml_opt_optimizer_type optimizer;
@@ -95,11 +96,11 @@ struct trainer {
     struct model_lora *lora; // in model->loras; NULL: all weights are trained
     struct train_tensor *tensors;
     size_t n_tensors;
-    struct model_part *values, *grads;        // [devices->n] trained tensors; their gradients
+    struct model_part *values, *grads;        // [devices->n] memory of trained tensors and moments; memory of gradients
     struct ggml_tensor *loss_grad;            // f32 [1] gradient of the loss with respect to itself
     struct ggml_tensor **rates;               // [devices->n] parameters of the optimiser: f32 [7] (AdamW) or [2] (SGD)
     struct ggml_tensor **shrink;              // [devices->n] f32 [1] factor that clips gradients
-    struct train_graph learn, evaluate, step; // forward and backward; forward, built on first use; optimiser
+    struct train_graph learn, evaluate, step; // forward and backward pass; forward pass, built on first use; optimiser
     float *row;                               // [row_size] temporary array
     size_t row_size;                          // elements
     float *sums;                              // temporary array for sums over ranks; NULL: a single process
@@ -124,7 +125,7 @@ struct trainer {
 struct trainer *trainer_new(
     struct model *model, const struct model_devices *devices, const struct train_params *params, struct model_error *error);
 void trainer_free(struct trainer *trainer); // call before model_free; the model is unusable in between
-// Stores the loss in trainer->losses. False: the step failed, and the weights are unchanged.
+// Computes one step. Stores the loss in trainer->losses. False: the step failed, and the weights are unchanged.
 bool trainer_step(struct trainer *trainer, struct train_data *data, struct model_error *error);
 // Appends the mean loss over all windows to trainer->evaluations. stop is polled between windows and may be NULL.
 bool trainer_evaluate(struct trainer *trainer, const struct train_data *data, bool (*stop)(void *), struct model_error *error);

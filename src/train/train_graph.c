@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// train_graph.c: builds the three graphs of training. Each graph has its own scheduler, so each graph is planned once.
+// train_graph.c: builds the three graphs of training. Each graph has its own scheduler, so its memory is planned only once.
 
 #include "train/train.h"
 
@@ -73,7 +73,7 @@ static struct ggml_tensor **accumulators_new(const struct trainer *t, const stru
     return accumulators;
 }
 
-// Recomputes some nodes, so that the graph fits into the remaining memory.
+// Replaces the graph by a graph that recomputes some nodes, so that it fits into the remaining memory (params.memory).
 static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_error *error) {
     const uint64_t most = t->params.memory, taken = t->size + t->compute;
     const struct berth_graph_budget_params params = {.memory_limit = most > taken ? most - taken : 0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trainer.c: computes training steps. Masks, positions and labels are written for every step, because a plan may reuse their
-// memory.
+// trainer.c: computes training steps. Masks, positions and labels are written before every step, because the allocator may let
+// other tensors of the graph reuse their memory.
 
 #include "base/min.h"
 #include "train/train.h"
@@ -103,7 +103,8 @@ static void positions_set(struct trainer *t, struct ggml_tensor *pos) {
     ggml_backend_tensor_set(pos, row, 0, (size_t) t->params.n_ctx * sizeof *row);
 }
 
-// The label of a token is the next token. counts false: all labels are 0, so the sequence adds nothing to the loss.
+// Writes the tokens and labels of sequence s. The label of a token is the next token. If !counts, all labels are 0, so the
+// sequence adds nothing to the loss.
 static void window_set(struct trainer *t, struct train_graph *g, int64_t s, const int32_t *tokens, bool counts) {
     const int64_t n = t->params.n_ctx, n_vocab = t->model->params.n_vocab;
     const size_t size = (size_t) n_vocab * sizeof *t->row;
@@ -217,7 +218,7 @@ static bool is_all_finite(struct trainer *t, const struct ggml_tensor *x) {
     return true;
 }
 
-// Called before a node (ask) and after it. False stops the graph.
+// Eval callback of the scheduler. Called before a node is computed (ask) and afterwards. Returning false stops the graph.
 static bool on_node(struct ggml_tensor *node, bool ask, void *user) {
     struct fault_search *fault_search = user;
     if (ask) {
@@ -315,7 +316,7 @@ bool trainer_evaluate(struct trainer *t, const struct train_data *data, bool (*s
         if (t->is_stopped) {
             return model_fail(error, "computation was interrupted");
         }
-        if (ok) { // other ranks take part in the following sums, even if this rank failed
+        if (ok) { // a rank that has failed computes nothing more, but still takes part in the sums of train_ranks_stop
             ok = windows_evaluate(t, data, at + train_first_local(p), &sum, error);
         }
     }
