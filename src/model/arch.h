@@ -24,7 +24,7 @@ enum arch_has {
     ARCH_LOGIT_CAP = 1 << 14,    // a key of the file may soft-cap the logits
     ARCH_LOCAL_ROPE = 1 << 15,   // layers with a window have their own RoPE base
     ARCH_NORM_IS_POST = 1 << 16, // the feed-forward norm is named post_attention_norm
-    ARCH_WIDE_QUERIES = 1 << 17, // the model with n_layer_wide layers scales queries by n_embd / n_head instead of the head size
+    ARCH_WIDE_QUERIES = 1 << 17, // attn_scale is 1 / sqrt(n_embd / n_head) if the model has n_layer_wide layers
     ARCH_MLA = 1 << 18,          // multi-head latent attention: one cached latent row for all heads
     ARCH_STATE = 1 << 20,        // state-space layers instead of attention; no feed-forward part
     ARCH_SOME_DENSE = 1 << 19,   // the first layers are dense; later layers have shared experts
@@ -46,9 +46,9 @@ struct model_arch {
     unsigned has;          // bits of enum arch_has
     enum arch_act act;     // activation of the feed-forward part
     enum arch_share share; // weights of the selected experts
-    int window_every;      // every window_every-th layer has no window; 1: all layers have a window; 0: no layer has one
+    int window_every;      // 0: no layer has a window; 1: all layers do; n > 1: all layers except every n-th do
     int no_rope_every;     // every no_rope_every-th layer has no RoPE; 0: all layers have it
-    int n_layer_wide;      // ARCH_WIDE_QUERIES: number of layers of the model with that scale
+    int n_layer_wide;      // ARCH_WIDE_QUERIES: number of layers of the one model size that has this attn_scale
 };
 
 // NULL: the architecture is unknown.

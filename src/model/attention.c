@@ -127,8 +127,8 @@ static struct qkv qkv_rotate(struct graph_builder *b, const struct model_layer *
 }
 
 // ---- ARCH_MLA: multi-head latent attention (DeepSeek). Keys and values of all heads derive from one latent row per token. The
-// matrix that expands the row to keys is applied to the queries instead. The matrix that expands the row to values is applied to
-// the result instead. So a cache row is only [latent | rotated elements of the key] ----
+// rows are not expanded: the matrix that would expand them to keys is applied to the queries, and the matrix that would expand
+// them to values is applied to the result. So a cache row is only [latent | rotated elements of the key] ----
 
 static struct ggml_tensor *mla_queries(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;

@@ -2,8 +2,9 @@
 // cache.c: allocates the cache of a session: per layer, one row of keys and one row of values per position, on the layer's device.
 // If the devices cannot write or read rows of a type, session_new fails.
 //
-// The cache of a layer with a window is a ring: position p is in row p % n_ring. A graph writes the rows of its batch before any
-// token attends to them. These rows must not overwrite the window of the first token: n_ring >= n_window + n_batch - 1.
+// The cache of a layer with a window is a ring: position p is in row p % n_ring. A graph writes all rows of its batch before the
+// tokens attend to the cache. These rows must not overwrite rows in the window of the batch's first token, so
+// n_ring >= n_window + n_batch - 1.
 
 #include "model/model.h"
 

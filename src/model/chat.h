@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // chat.h: formats a conversation as the text that a model expects. Model files describe this format by a Jinja template. Berth
-// does not run the template. Strings in the template identify its family, which is a row of the table in chat.c.
+// does not run the template. It searches the template for known strings. They identify a family of templates, which is a row of
+// the table in chat.c.
 #pragma once
 
 #include "model/model.h"

@@ -105,7 +105,7 @@ bool model_devices_open(struct model_devices *d, const char *name, int n_threads
     return true;
 }
 
-// Devices without threads are skipped.
+// Divides the threads evenly among the devices of a composite device. Devices without threads are skipped.
 static void parts_threads_set(ggml_backend_t meta, int n_threads) {
     int n = 0;
     if (n_threads <= 0) {
@@ -136,8 +136,8 @@ bool model_devices_open_list(struct model_devices *d, ggml_backend_dev_t *list, 
 }
 
 // ---- a composite device for a model. Attention heads and feed-forward rows are divided among the devices. Every device has the
-// complete residual stream. A tensor without a rule is mirrored, which is always correct. A share has complete heads and complete
-// quantisation blocks ----
+// complete residual stream. A tensor without a rule is mirrored: every device has a complete copy, which is always correct. The
+// share of a device has complete heads and complete quantisation blocks ----
 
 // Data of the split callback. It lives as long as the device is used.
 struct model_shares {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// fingerprint.c: computes a number that identifies a model. It covers all keys except those that cannot change a computed value:
-// names, the tokenizer, the division into files. A key of a later architecture is covered without a change here. For weights it
-// covers names, types, shapes and samples of the bytes. Covering all bytes would require reading the whole file.
+// fingerprint.c: computes a hash that identifies a model. The hash covers all keys except those that cannot change a computed
+// value: names, the tokenizer, the division into files. So it also covers keys that later architectures will add. Of each weight,
+// the hash covers the name, the type, the shape and samples of the bytes, because covering all bytes would require reading the
+// whole file.
 
 #include "base/siphash.h"
 #include "model/model.h"

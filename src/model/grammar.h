@@ -3,8 +3,9 @@
 //
 //     text --grammar_new--> rules over bytes --guide_new--> a guide over a vocabulary --guide_mask, guide_accept--> text
 //
-// A character class becomes the UTF-8 byte sequences of its characters, so tokens may hold parts of a character. Grammars are
-// untrusted. Parsing takes time and memory proportional to the size of the grammar. The memory and the steps of a guide are
+// A guide is the state of a text that follows the grammar. It computes which tokens may follow the text.
+// A character class becomes the UTF-8 byte sequences of its characters, so a token may end within a character. Grammars are
+// untrusted: parsing takes time and memory proportional to the size of the grammar, and the memory and the steps of a guide are
 // limited.
 //
 // A rule has alternatives. An alternative is a sequence of elements. GRAMMAR_RULE and GRAMMAR_REPEAT elements call a rule.
@@ -72,7 +73,7 @@ bool grammar_poll(const struct grammar *grammar, struct model_error *error);
 // grammar_check.c: refuses rules that begin with themselves, and sets can_be_empty and component of every rule.
 bool grammar_check(struct grammar *grammar, struct model_error *error);
 
-// Returns whether the text may continue after the call e if its rule was matched `count` times.
+// Returns whether the text may continue after the call e without another match of its rule. The rule was matched `count` times.
 static inline bool grammar_can_skip(const struct grammar *g, const struct grammar_elem *e, uint32_t count) {
     if (e->kind == GRAMMAR_REPEAT) {
         return count >= g->repeats[e->rule].least;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// grammar_check.c: refuses rules that begin with themselves, because the guide's stack would grow without limit before a byte is
-// read. A rule may end with a call of itself, because a call at the end of an alternative pushes nothing. Time is linear in the
-// size of the grammar.
+// grammar_check.c: refuses rules that begin with themselves (left recursion), because the guide's stack would grow without limit
+// before a byte is read. A rule may end with a call of itself, because a call at the end of an alternative pushes nothing. The
+// check takes time linear in the size of the grammar.
 
 #include "base/min.h"
 #include "model/grammar.h"
@@ -38,7 +38,7 @@ static const struct grammar_elem *walk_next(const struct grammar *g, struct walk
 
 // ---- rules that match the empty text ----
 
-// An alternative waits for its first element that is not yet known to match the empty text.
+// The state of one alternative. The alternative waits for its first element that is not yet known to match the empty text.
 struct waiting {
     uint32_t rule; // rule of the alternative
     uint32_t elem; // element that it waits for

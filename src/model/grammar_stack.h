@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// grammar_stack.h: the stacks of a guide, stored as one graph without duplicates.
+// grammar_stack.h: the stacks of a guide (grammar.h), stored as one graph without duplicates.
 //
-// A place is a position in the grammar. A stack is a set of places at which the text may continue when a rule ends.
-// Each place and each stack is stored once, so equal places have equal numbers. After n bytes there are at most n places per call
-// in the grammar. Separate stacks could double in number with each byte.
+// A place is a position in the grammar together with the stack below it. A stack is a set of places at which the text may
+// continue when a rule ends. Each place and each stack is stored once, so equal places have equal numbers. After n bytes there
+// are at most n places per call in the grammar. Without sharing, the number of stacks could double with each byte.
 #pragma once
 
 #include "base/siphash.h"
@@ -11,11 +11,11 @@
 
 struct grammar_place {
     uint32_t elem;  // index of the element
-    uint32_t count; // matches of its repetition so far
+    uint32_t count; // GRAMMAR_REPEAT: how often the rule was matched so far; otherwise 0
     uint32_t below; // number of the stack at which the text continues when the rule of elem ends
 };
 
-#define PLACE_OVER 0u // the place after the end of the text
+#define PLACE_OVER 0u // the place at which the text may end
 #define STACK_NONE UINT32_MAX
 
 struct grammar_stack {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// graph.c: builds the graph of a batch. An input lists the cache rows to write, so the graphs of consecutive tokens are equal. A
-// new plan is needed only when n_kv changes. Without a cache, each sequence of a batch attends only to itself, as training
-// requires.
+// graph.c: builds the graph of a batch. The cache rows to write are an input of the graph, so the graphs of consecutive tokens
+// are equal. A new memory plan is needed only when n_kv changes. Without a cache, each sequence of a batch attends only to
+// itself, as training requires.
 // A failed constructor returns poison, which the caller finds with berth_graph_check.
 
 #include "model/graph.h"
@@ -26,8 +26,8 @@ static struct ggml_tensor *branch_output(
     return builder_scaled(b, y, b->p->residual_scale, name);
 }
 
-// In the last layer only the token whose logits are needed continues after attention. In other layers, or with all_outputs, returns
-// x.
+// In the last layer, returns only the row of the token whose logits are needed, so that the feed-forward part processes one
+// token. In other layers, or with all_outputs, returns x.
 static struct ggml_tensor *rows_select(struct graph_builder *b, struct ggml_tensor *x, const char *name) {
     const bool is_last = b->i + 1 == b->p->n_layer && b->in->out != NULL;
     return is_last ? builder_named(b, ggml_get_rows(b->ctx, x, b->in->out), name) : x;

@@ -28,7 +28,7 @@ struct ggml_tensor *builder_norm(
 // Returns weight * x plus the products of all adapters for this weight, plus the bias unless it is NULL.
 struct ggml_tensor *builder_product(
     struct graph_builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x, const char *name);
-// cap * tanh(x / cap)
+// Returns cap * tanh(x / cap).
 struct ggml_tensor *builder_capped(struct graph_builder *b, struct ggml_tensor *x, float cap, const char *name);
 
 // Returns the number of key rows that layer i attends to. Without a cache, it is the number of tokens.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// guide.c: computes which tokens may follow a text. The state is a set of places (grammar_stack.h), each at an element that
-// matches a byte.
+// guide.c: computes which tokens may follow a text. The state of the text is a set of places (grammar_stack.h). Each place of the
+// set is at an element that matches a byte.
 //
 // places_step computes the set after one byte. The first pass moves each matching place to its next element and leaves rules that
 // end. The second pass enters called rules, callers before callees, so that the stack below a rule is complete. A call at the end
 // of an alternative pushes nothing, so repetitions do not grow the stack.
 //
 // Tokens are tested in the order of their bytes, so a common prefix is processed once. A mask holds the tokens that may follow
-// one set. The last masks are cached, because the set often repeats within a string.
+// one set of places. The last masks are cached, because the same set often recurs, for example after each character of a string.
 
 #include "base/min.h"
 #include "model/grammar_stack.h"
@@ -45,8 +45,8 @@ struct place_list {
     size_t n, room;
 };
 
-// A source is a call of a rule of a component. It adds places to the stack below the component: the place after the call, or, if
-// the call ends its alternative, all places of the stack below the caller.
+// A source is a call of a rule in a component (struct grammar_rule). The source adds places to the stack below the component: the
+// place after the call or, if the call ends its alternative, all places of the stack below the caller.
 struct source {
     uint32_t id;   // number of the place or stack
     uint32_t next; // next source of the same component; GRAMMAR_NONE: none
@@ -254,7 +254,8 @@ static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is
     return true;
 }
 
-// count: matches of the rule so far. from: component of the calling rule, or GRAMMAR_NONE.
+// Adds the source of the call at elem. count: matches of the rule so far. from: component of the calling rule; GRAMMAR_NONE: the
+// call is a place of the first pass.
 static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t below, uint32_t from) {
     const struct grammar_elem *e = &u->g->elems[elem];
     const uint32_t component = u->g->rules[grammar_callee(u->g, e)].component;

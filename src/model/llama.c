@@ -12,7 +12,7 @@
 
 // ---- hooks ----
 
-// Host memory counts as the CPU, the last device.
+// Returns the index of the device to which the buffer type belongs. Host memory belongs to the CPU, the last device.
 static int buft_device(const struct model_devices *devices, ggml_backend_buffer_type_t buft) {
     ggml_backend_dev_t dev = ggml_backend_buft_get_device(buft);
     for (int d = 0; d < devices->n - 1 && !ggml_backend_buft_is_host(buft); d++) {
@@ -23,7 +23,7 @@ static int buft_device(const struct model_devices *devices, ggml_backend_buffer_
     return devices->n - 1;
 }
 
-// Weights in the file's mapped pages are not reported to the hook.
+// Data of the hook on_weights. Weights in the file's mapped pages are not reported to the hook.
 struct place_watch {
     struct model *model;
     const struct model_devices *devices;
@@ -151,7 +151,7 @@ static void params_read(struct model *m) {
     m->params.n_ctx_train = lib->llama_model_n_ctx_train(data->model);
 }
 
-// Weights that are on no other device count as the CPU's.
+// Sets the bytes of weights on the CPU: all weights that are on no other device.
 static void weights_count(struct model *m, int n_devices) {
     const struct model_llama *data = m->engine_data;
     size_t all = (size_t) data->lib->llama_model_size(data->model);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// llama.h: runs models with libllama, which it loads into this process with Berth's libraries as ggml. Hooks in Berth record the
-// scheduler, the graphs and the bytes of weights and cache that libllama reserves. Only one model may be loaded or reserved at a
-// time.
+// llama.h: runs models with libllama. libllama is loaded into this process, with Berth's libraries as its ggml. Hooks in Berth's
+// libraries record the scheduler, the graphs and the bytes of weights and cache that libllama reserves. The hooks are global, so
+// only one model may be loaded or reserved at a time.
 #pragma once
 
 #include "model/llama_abi.h"
@@ -18,8 +18,8 @@ struct llama_library {
 
 // llama_find.c: NULL: *error states where libllama was searched and how to install it.
 const struct llama_library *llama_library_get(struct model_error *error);
-// llama_error returns the first error that libllama logged since llama_error_clear. If there is none, it returns Berth's last
-// error. Later log lines only name the callers of the failed function.
+// llama_error returns the first error that libllama logged since llama_error_clear, because later log lines only name the callers
+// of the failed function. If libllama logged no error, llama_error returns Berth's last error.
 void llama_error_clear(void);
 const char *llama_error(void);
 // Returns the bytes of caches that libllama logged since the last call. The log rounds to 0.01 MiB.

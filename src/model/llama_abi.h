@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // llama_abi.h: the functions of libllama b10361 and v0.5.0 that Berth and its tests call through dlopen. Field names are those of
-// llama.h. The offsets were found by experiment. Unused fields have placeholder names. If the size of a struct differs between the
-// releases, the larger size is declared. Both releases read only the leading bytes that they know.
+// llama.cpp's llama.h. The offsets were found by experiment. Unused fields have placeholder names, which contain their offset. If
+// the size of a struct differs between the releases, the larger size is declared. Each release reads only the leading bytes that
+// it knows.
 #pragma once
 
 #include <assert.h>

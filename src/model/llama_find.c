@@ -24,7 +24,7 @@ struct search {
     char unloadable[4096 + 200]; // the first file that cannot be loaded, with the reason; "": none
 };
 
-// The dynamic linker would wait for a pipe and crash on a truncated file.
+// Checks the file first, because the dynamic linker would wait for a pipe and crash on a truncated file.
 static bool library_is_sound(struct search *s) {
     char why[160];
     struct berth_elf elf;
@@ -120,8 +120,8 @@ static bool library_find(struct search *s, struct model_error *error) {
                                     is_in_current_folder() ? "; BERTH_LLAMA=. uses the one in ./node_modules" : "");
 }
 
-// Loads Berth's libraries under the ggml names that libllama depends on. If Berth lacks a name, the linker also loads ggml's
-// library. Berth's functions still take precedence.
+// Loads Berth's libraries under the ggml names that libllama depends on. If Berth has no library with such a name, the linker
+// loads ggml's library as well, but Berth's functions take precedence.
 static void ggml_names_load(const char *path) {
     char why[160];
     struct berth_elf elf;

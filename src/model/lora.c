@@ -158,7 +158,8 @@ struct model_lora *lora_open(const struct model *m, const char *path, float scal
 
 // ---- placement ----
 
-// The tensors have no memory yet. `rank`: rank of pairs that do not come from a file.
+// Creates the tensors a and b of all pairs, without memory, on the devices of their weights. `rank`: rank of pairs that do not
+// come from a file.
 static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank, struct model_error *error) {
     l->parts = berth_calloc((size_t) m->n_parts, sizeof *l->parts);
     if (l->parts == NULL) {

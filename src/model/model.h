@@ -107,14 +107,14 @@ void model_device_proc(ggml_backend_dev_t dev, const char *name, void *function)
 void model_device_set_threads(ggml_backend_t backend, int n_threads);
 // Always fails. The message lists the names of the existing devices.
 bool model_device_unknown(const char *name, struct model_error *error);
-// name NULL: all GPUs and the CPU. Otherwise: the named device, and the CPU for ops that the device does not support. n_threads 0:
-// one thread per core.
+// Opens the named device, and the CPU for ops that the device does not support. name NULL: all GPUs and the CPU. n_threads 0: one
+// thread per core.
 bool model_devices_open(struct model_devices *devices, const char *name, int n_threads, struct model_error *error);
 // Opens one composite device of the named devices (a comma-separated list; NULL: all GPUs), and the CPU.
 bool model_devices_open_split(
     struct model_devices *devices, const struct model *model, const char *names, int n_threads, struct model_error *error);
-// The last device of `list` must be the host's CPU. model_devices_open_parts opens one composite device of the n given devices, and
-// the host's CPU `host`.
+// model_devices_open_list opens the n devices of `list`; the last one must be the host's CPU. model_devices_open_parts opens one
+// composite device of the n devices in `parts`, and the host's CPU `host`.
 bool model_devices_open_list(struct model_devices *devices, ggml_backend_dev_t *list, int n, struct model_error *error);
 bool model_devices_open_parts(struct model_devices *devices, const struct model *model, ggml_backend_dev_t *parts, int n,
     ggml_backend_dev_t host, struct model_error *error);
@@ -192,16 +192,16 @@ struct model *model_open(const char *path, struct model_error *error);
 struct model *model_open_read(const char *path, struct model_error *error);
 // Opens a model for libllama. no_mmap: the weights are read, not mapped.
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error);
-// files.c: model_files_check refuses an adapter. An adapter has the architecture key of its model but none of the model's other
-// keys.
+// files.c: model_files_check refuses an adapter, so that the message names the mistake. An adapter has the architecture key of
+// its model but none of the model's other keys.
 bool model_files_open(struct model *model, const char *path, bool read, struct model_error *error);
 bool model_files_check(const struct model *model, const char *path, struct model_error *error);
 void model_files_close(struct model *model);
-// fingerprint.c: identifies a model by the keys that can change a computed value and, with with_weights, by the weights. Models
-// that libllama runs are not supported.
+// fingerprint.c: returns a hash of the keys that can change a computed value and, if with_weights, of the weights. Models that
+// libllama runs are not supported.
 uint64_t model_fingerprint(const struct model *model, bool with_weights);
-// Returns whether Berth's own graphs support the architecture of a file. Also true for a file that is not a model: model_open then
-// reports the reason.
+// Returns whether Berth's own graphs support the architecture of a file. Also returns true for a file that is not a model,
+// because model_open then reports the reason.
 bool model_is_native(const char *path);
 void model_free(struct model *model);
 
@@ -209,8 +209,8 @@ void model_free(struct model *model);
 typedef bool (*model_shape_t)(const char *name, const int64_t ne[3], void *user);
 bool model_shapes(const struct model_params *params, bool has_output, model_shape_t each, void *user);
 
-// The CPU uses the file's mapped pages; other devices get copies. With plan_only nothing is allocated or read: tensors get a device
-// but no data. May be called once per model.
+// Places the weights on devices. The CPU uses the file's mapped pages; other devices get copies. With plan_only nothing is
+// allocated or read: tensors get a device but no data. May be called once per model.
 bool model_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error);
 
@@ -250,8 +250,8 @@ bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *
 
 // ---- writing (files.c) ----
 
-// model_header_new copies `keys`; NULL: no keys. model_header_check returns the header, or NULL with an error if an addition to the
-// header failed.
+// model_header_new returns a new header with a copy of `keys`; NULL: no keys. The caller then adds keys and tensors.
+// model_header_check returns the header, or NULL with an error if one of these additions failed.
 struct gguf_context *model_header_new(const struct gguf_context *keys);
 struct gguf_context *model_header_check(struct gguf_context *header, struct model_error *error);
 // Returns the bytes of tensor i of a header, valid until the next call; NULL: *error holds the cause.
@@ -294,7 +294,7 @@ struct session_recompute_plan {
 struct graph_shape {
     int64_t n_tokens;            // per sequence
     int64_t n_seq;               // sequences of the batch; 1 with a cache
-    int64_t n_kv;                // positions to attend to: of the cache, or n_tokens
+    int64_t n_kv;                // positions to attend to: positions of the cache or, without a cache, n_tokens
     int64_t n_ctx;               // context of the session
     struct ggml_tensor **k, **v; // [n_layer] the cache; NULL: no cache, a token attends only to its own sequence
     bool has_flash, all_outputs, is_embedding;
@@ -338,8 +338,8 @@ struct session {
     int64_t graph_tokens, graph_kv; // size of graph; graph_tokens 0: do not reuse graph
     bool is_allocated;              // graph has its memory
     int64_t n_past;                 // number of positions in the cache
-    float *logits;                  // [n_vocab] of the last token; [n_embd] with is_embedding
-    float *sums;                    // [n_embd] with is_embedding: sum over all tokens since position 0
+    float *logits;                  // [n_vocab] logits of the last token; with is_embedding [n_embd], its embedding
+    float *sums;                    // [n_embd] with is_embedding: sum of the embeddings of all tokens since position 0
     ggml_fp16_t *mask_row;          // [n_ctx] temporary array
     int64_t *rows;                  // [n_batch] temporary array
     int32_t *pos;                   // [n_batch] temporary array
@@ -353,11 +353,11 @@ bool session_reserve(struct session *session, struct model_error *error);
 // Computes n tokens at the next positions, in batches. session->logits then holds the logits of the last token.
 bool session_decode(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
 void session_reset(struct session *session); // to position 0
-// With all_outputs: the logits of token i of the last batch.
+// Copies the logits of token i of the last batch to out. Requires all_outputs.
 bool session_row(const struct session *session, int64_t i, float *out, struct model_error *error);
-// prompt_cache.c: session_save writes the state of a session that has processed these tokens. session_load restores the state into
-// a session at position 0. It sets n_past to the number of leading tokens that the file covers. A file of another model is an
-// error. *is_old: another version of Berth wrote the file.
+// prompt_cache.c: session_save writes the cache of a session that has processed these tokens. session_load restores the cache
+// into a session at position 0, and sets n_past to the number of leading tokens that the file covers. A file of another model is
+// an error. *is_old: another version of Berth wrote the file.
 bool session_save(const struct session *session, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error);
 bool session_load(struct session *session, const int32_t *tokens, int64_t n, FILE *file, bool *is_old, struct model_error *error);
 // Builds session->graph for n_tokens that attend to n_kv positions. Does not compute it.
@@ -413,7 +413,7 @@ struct model_speed {
 };
 bool model_speed_measure(const struct model *model, struct model_devices *devices, struct model_speed *speed);
 void model_speed_fini(struct model_speed *speed);
-// Predicts tokens per second of decode at half of the context. Requires session_reserve. 0: unknown.
+// Predicts the decode speed in tokens per second with half of the context filled. Requires session_reserve. 0: unknown.
 double model_speed_predict(const struct model_speed *speed, const struct session *session);
 // Measures this speed by generating tokens. The session must be at position 0 and not plan_only. Returns 0 after an error.
 double model_speed_trial(struct session *session, struct model_error *error);
@@ -436,8 +436,8 @@ struct sample_bias {
     float bias; // added to the logit; -INFINITY: the token is never chosen
 };
 
-// Settings may change between calls. Order: biases, penalties, then mirostat or (top_k, typical, top_p, min_p), last the
-// temperature.
+// The settings may change between calls. They are applied in this order: biases, penalties, then mirostat or (top_k, typical,
+// top_p, min_p), last the temperature.
 struct sampler {
     float temperature;                 // 0: always the most probable token
     int64_t top_k;                     // 0: no limit

@@ -80,9 +80,9 @@ static void native_session_fini(struct session *s) {
     berth_free(s->pos);
 }
 
-// ---- graphs within session_params.compute_limit. A value may be recomputed instead of kept (berth-budget-graph.h). A recomputed
-// value has the same bits. A node that writes the cache is never recomputed. A node that reads the cache after this write is not
-// recomputed either.
+// ---- graphs within session_params.compute_limit. A value may be recomputed instead of kept in memory (berth-budget-graph.h). A
+// recomputed value has the same bits. A node that writes the cache is never recomputed, nor is a node that reads the cache after
+// this write.
 //
 // session_reserve searches a schedule once, for the largest batch. Smaller graphs use the same schedule, so they fit. The graph of
 // a single token is not changed. Only one device is supported: several devices would need one limit each. ----
@@ -97,8 +97,9 @@ static bool steps_keep(struct session *s, const struct berth_budget_result *r) {
     return s->steps != NULL;
 }
 
-// The first call searches a schedule for the largest batch. Later calls apply the stored schedule. No tensor of a later graph is
-// larger, so the schedule fits. GGML_STATUS_SUCCESS with *out NULL: no schedule within the limit was found.
+// A schedule lists which nodes are computed in which order, with recomputed nodes several times. The first call searches a
+// schedule for the largest batch. Later calls apply the stored schedule. No tensor of a later graph is larger, so the schedule
+// fits. GGML_STATUS_SUCCESS with *out NULL: no schedule within the limit was found.
 static enum ggml_status schedule_find(struct session *s, struct ggml_cgraph **out, struct model_error *error) {
     const struct berth_graph_budget_params params = {.memory_limit = s->steps == NULL ? s->params.compute_limit : UINT64_MAX,
         .buft = ggml_backend_get_default_buffer_type(s->devices->backend[0]),
@@ -234,7 +235,7 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute
     return true;
 }
 
-// Counts the current graph, its inputs and its result.
+// Returns the bytes of host memory for the graph, its inputs and its result.
 static size_t host_size(const struct session *s) {
     const size_t n_batch = (size_t) s->params.n_batch, n_ctx = (size_t) s->params.n_ctx;
     return graph_ctx_size(s) + n_ctx * sizeof *s->mask_row + (size_t) s->model->params.n_vocab * sizeof *s->logits +

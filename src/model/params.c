@@ -342,8 +342,8 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
             return false;
         }
     }
-    // With MLA, YaRN's magnitude scale applies to all elements of queries and keys. So attn_scale contains its square. ggml's
-    // RoPE scales only the elements that it rotates; attn_factor cancels this scale.
+    // With MLA, YaRN's magnitude scale applies to all elements of queries and keys, so attn_scale contains its square. ggml's
+    // RoPE would scale only the elements that it rotates, so attn_factor is set to cancel that scale.
     if ((has & ARCH_MLA) != 0) {
         float log_multiplier = 0;
         if (!keys_real(meta, key_format(p, "rope.scaling.yarn_log_multiplier", key), &log_multiplier, error)) {

@@ -39,7 +39,7 @@ static size_t *layer_sizes(const struct model *m) {
     return sizes;
 }
 
-// A tenth of the free memory is kept for the cache and the compute buffer.
+// Returns the bytes of layers that a device can hold. A tenth of its free memory is kept for the cache and the compute buffer.
 static size_t device_capacity(const struct model_devices *devices, int d) {
     size_t n_free = 0, n_total = 0;
     ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
@@ -50,13 +50,15 @@ static size_t device_capacity(const struct model_devices *devices, int d) {
     return n_total == 0 && limit == 0 ? SIZE_MAX : n_free - n_free / 10;
 }
 
-// Assigns consecutive layers, the last layers to the last GPU. If all layers fit, each GPU takes a share in proportion to its
-// memory, so that memory for its cache remains. Otherwise each GPU takes as many layers as fit.
+// Layers are assigned from the last to the first. Each GPU takes consecutive layers, beginning with the last GPU. If all layers
+// fit, each GPU takes a share in proportion to its memory, so that memory for its cache remains. Otherwise each GPU takes as many
+// layers as fit.
 struct assignment {
     int d;        // device that takes layers now; -1: no GPU is left
     size_t left;  // bytes left on device d
-    double share; // bytes that device d should still take; what d leaves is added to the share of the next device
-    // False: device d takes layers until it is full. It is the first GPU, the layers do not fit, or the memory is unknown.
+    double share; // bytes that device d should still take; the rest of d's share is added to the share of the next device
+    // False: device d takes layers until it is full, because it is the first GPU, the layers do not fit, or the memory is
+    // unknown.
     bool has_share;
 };
 
@@ -285,7 +287,7 @@ static bool weights_upload(struct placing *p, int d) {
     return true;
 }
 
-// With plan_only, a buffer has no memory. The address is never dereferenced.
+// With plan_only, the buffer has no memory. The tensors get a placeholder address that is never dereferenced.
 static bool weights_plan(struct placing *p, int d) {
     struct model *m = p->model;
     m->parts[d].buffer = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(p->devices->dev[d]), 0);

@@ -6,9 +6,11 @@
 //   per layer: the rows of keys, then of values, of these tokens, or the complete state of a state-space layer.
 //
 // The hash covers everything that changes a row, such as the weights (fingerprint.c), the adapters and the types of the cache. A
-// file with another hash is refused. The saved tokens are used as far as the new text begins with them. A state cannot be reversed,
-// so the text of a state-space model must begin with all saved tokens. For layers with a window, the saved rows must contain the
-// window of the next token.
+// file with another hash is refused. The rows of the longest common prefix of the saved tokens and the new text are used. There
+// are two exceptions:
+//   - A state cannot be reversed, so the text of a state-space model must begin with all saved tokens.
+//   - For layers with a window, the saved rows must contain the window of the next token.
+// If an exception applies, no row is used.
 
 #include "base/min.h"
 #include "base/siphash.h"
@@ -71,7 +73,7 @@ static bool bytes_transfer(const struct transfer *m, struct ggml_tensor *t, size
     return true;
 }
 
-// The positions from ... to may wrap around the end of a ring.
+// Transfers the rows of positions from ... to - 1. The rows may wrap around the end of a ring.
 static bool rows_transfer(const struct transfer *m, struct ggml_tensor *t, int64_t from, int64_t to) {
     for (int64_t n; from < to; from += n) {
         const int64_t row = from % t->ne[1];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// sample.c: chooses the next token. A heap sorts only the k candidates of n tokens: O(n + k log n).
+// sample.c: chooses the next token. Only the k best of n tokens are sorted, with a heap: O(n + k log n).
 
 #include "base/min.h"
 #include "model/model.h"
@@ -104,7 +104,7 @@ static struct sample_entry *candidate_at(const struct candidate_list *t, int64_t
     return t->best - i;
 }
 
-// Relative to the probability of the best entry.
+// Returns the probability of entry i divided by the probability of the best entry.
 static double candidate_weight(const struct candidate_list *t, int64_t i) {
     return exp((double) candidate_at(t, i)->logit - (double) t->best->logit);
 }
@@ -129,8 +129,8 @@ static void share_keep(struct candidate_list *t, double share) {
     }
 }
 
-// Keeps the entries whose surprise is nearest to the mean, until they have this share of the probability. spare: temporary memory
-// of t->n entries.
+// The surprise of an entry with probability p is -log(p). Keeps the entries whose surprise is nearest to the mean surprise, until
+// they have this share of the probability. spare: temporary memory of t->n entries.
 static void typical_keep(struct candidate_list *t, double share, struct sample_entry *spare) {
     const double all = weight_sum(t);
     double mean = 0, sum = 0;
@@ -162,7 +162,7 @@ static void typical_keep(struct candidate_list *t, double share, struct sample_e
     t->n = n;
 }
 
-// Pops as few entries as possible.
+// Pops the entries that top_k, typical, top_p and min_p keep, and as few others as possible.
 static struct candidate_list candidates_take(const struct sampler *s, struct sample_entry *heap, int64_t n) {
     struct candidate_list t = {.best = heap + n - 1};
     const int64_t top = s->top_k > 0 && s->top_k < n ? s->top_k : n;

@@ -34,7 +34,7 @@ static bool is_special(const struct vocab *v, int32_t id, bool with_control) {
     return v->types[id] == TOKEN_USER || (with_control && (v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN));
 }
 
-// Of several tokens with the same text, vocab_find's is used.
+// Of several tokens with the same text, only the one that vocab_find returns is in the trie.
 static bool is_indexed(const struct vocab *v, int32_t id) {
     return is_special(v, id, true) && v->tokens.sizes[id] > 0 && vocab_find(v, v->tokens.texts[id], v->tokens.sizes[id]) == id;
 }
@@ -67,7 +67,7 @@ static void token_add(struct special_trie *t, const char *text, uint32_t size, i
     t->nodes[at].token = id;
 }
 
-// Follows suffix links until a node has an edge for the byte.
+// Returns the next node of the search. Follows suffix links until a node has an edge for the byte.
 static uint32_t node_step(const struct special_trie *t, uint32_t node, uint8_t byte) {
     for (;; node = t->nodes[node].link) {
         const uint32_t next = t->slots[edge_slot(t, node, byte)];

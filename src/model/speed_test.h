@@ -10,7 +10,8 @@
 
 #define SPEED_TEST_PIECES 64
 
-// Pieces are graphs that are computed in turn. When a piece runs again, its weights have left the caches.
+// A test consists of pieces, which are graphs that are computed in turn. While the other pieces run, the weights of a piece leave
+// the processor's caches.
 struct speed_test {
     struct ggml_context *ctx; // all tensors; freed by the caller
     struct ggml_cgraph *pieces[SPEED_TEST_PIECES];
@@ -23,8 +24,8 @@ struct speed_test {
 bool speed_test_init(struct speed_test *test, size_t n_nodes);
 struct ggml_cgraph *speed_test_piece(struct speed_test *test, size_t n_nodes);
 struct ggml_cgraph *speed_test_sweep(struct speed_test *test, size_t n_nodes);
-// Fills the tensors with zeros. Returns the seconds of all pieces: the sum of each piece's shortest time minus `start`. `start`
-// is the number of seconds to start any graph. 0: the device does not support an op.
+// Fills the tensors with zeros. Returns the sum over all pieces of (shortest time of the piece - start), in seconds. start:
+// seconds that the start of any graph takes. 0: the device does not support an op.
 double speed_test_run(struct speed_test *test, ggml_backend_t backend, double start);
 // Returns the mean seconds of one run of all pieces. Unlike the shortest time, the mean includes interference by other processes.
 // The pieces should take much longer than `start`.

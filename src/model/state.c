@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // state.c: builds state-space layers (Mamba 2). A layer is a short convolution over the last inputs, then a scan that decays the
-// state of each head and adds the new input. The size of the state does not depend on the length of the sequence. s->k[i] holds the
-// last inputs of layer i's convolution [kernel - 1, channels]. s->v[i] holds the states of its heads [state size, head size,
-// heads].
+// state of each head and adds the new input. The size of the state does not depend on the length of the sequence. The cache of
+// layer i holds this state: s->k[i] has the last inputs of the convolution [kernel - 1, channels], s->v[i] has the states of the
+// heads [state size, head size, heads].
 
 #include "model/graph.h"
 

@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-// ---- merging: the cheapest pair of adjacent pieces is merged first. Pairs wait in a heap. An outdated pair is dropped when it is
-// popped. Each merge adds at most two pairs: O(n log n) ----
+// ---- merging: the cheapest pair of adjacent pieces is merged first. Pairs wait in a heap. A pair is outdated if one of its
+// pieces was merged with another piece; it is dropped when it is popped. Each merge adds at most two pairs: O(n log n) ----
 
-// False: the pieces cannot be merged.
+// Computes the cost of merging two adjacent pieces. False: the pieces cannot be merged.
 typedef bool (*merge_cost_t)(const void *user, const char *left, size_t n_left, size_t n_right, double *cost);
 struct merge_piece {
     uint32_t at, size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// workbench.h: opens a model with its devices and a session, as every command on models requires.
+// workbench.h: a workbench is an open model with its devices, its session and its vocabulary. Every command on models opens one.
 #pragma once
 
 #include "model/model.h"
@@ -17,7 +17,7 @@ struct model_options {
     bool by_tensor;                 // each device gets a share of every layer
     bool by_best;                   // --split auto: cluster_choose sets by_tensor
     bool by_llama;                  // libllama runs the model, whatever its architecture
-    bool may_llama;                 // libllama runs the model if Berth does not support its architecture
+    bool may_llama;                 // if Berth does not support the architecture of the model, libllama runs the model
     bool all_outputs, is_embedding; // as in session_params
     size_t compute_limit;           // as in session_params
     int64_t n_host;                 // the first n_host layers stay on the host
@@ -27,7 +27,7 @@ struct model_options {
     berth_gguf_progress_t progress; // reports the progress of loading; may return false to stop; NULL: none
 };
 
-// Each may be NULL.
+// Callbacks for long work. Each may be NULL.
 struct work_watch {
     void (*progress)(const char *what, uint64_t done, uint64_t all, const char *text, void *user);
     ggml_abort_callback is_stopped; // true: stop now
