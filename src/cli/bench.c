@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // bench.c: `berth bench [MODEL]...` measures tokens per second of prefill (pp) and decode (tg). It runs every combination of
-// model, threads, tokens and depth. Depth is the number of tokens in the cache before the test. The command fails if a
-// repetition predicts another token than the warm-up.
+// model, threads, tokens and depth. The depth is the number of tokens in the cache before the test. If a repetition predicts
+// another token than the warm-up, the command fails.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -113,7 +113,7 @@ static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
     }
 }
 
-// *us excludes the tokens of the depth.
+// Runs a test once. *us: the time in microseconds, without the time that filling the cache to the depth takes.
 static bool test_time(struct session *s, const struct test *test, const int32_t *tokens, int64_t *us, struct model_error *error) {
     const int64_t n_step = test->kind[0] == 'p' ? test->n_tokens : 1;
     session_reset(s);
@@ -130,7 +130,7 @@ static bool test_time(struct session *s, const struct test *test, const int32_t 
     return true;
 }
 
-// -1: a logit is not finite.
+// Returns the token with the highest logit. -1: a logit is not finite.
 static int64_t token_likeliest(const struct session *s) {
     int64_t best = 0;
     for (int64_t i = 0; i < s->model->params.n_vocab; i++) {

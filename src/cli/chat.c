@@ -364,7 +364,8 @@ static size_t answer_end(const struct chat *c, size_t n) {
     return size - n_tail;
 }
 
-// Appends the tokens that the model has not processed yet. Resets the session if the cache is not usable.
+// Appends to `tokens` the tokens of the conversation that the model has not processed yet. If the cache does not contain the
+// beginning of the conversation, resets the session.
 static bool tokens_unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
     char *text = chat_format(c->row, c->history.messages, c->history.n, true);
     size_t from = 0;

@@ -61,7 +61,8 @@ char *cli_read_text(const char *path, size_t *size);
 // Returns whether standard input is a pipe or a non-empty file.
 bool cli_has_stdin(void);
 
-// How a command uses a file argument, so that no output replaces an input.
+// How a command uses a file that an argument names. Output files are compared with these files, so that no output replaces an
+// input.
 enum cli_use {
     CLI_NOT_READ,
     CLI_READ,   // no output may be this file
@@ -75,8 +76,8 @@ const char *cli_input_refuses(const char *path, enum cli_use use);
 
 // ---- output.c ----
 
-// Call at the start of main. Replaces each closed standard stream by one on which every access fails. Otherwise a file that is
-// opened later would get its descriptor number.
+// Call at the start of main. Replaces each closed standard stream by a stream on which every access fails. Otherwise a file that
+// is opened later would get the descriptor number of the closed stream, and messages would be written to the file.
 void cli_streams_init(void);
 // Returns whether path is "-" or names the file or pipe of standard output, such as /dev/stdout.
 bool cli_is_stdout(const char *path);
@@ -90,7 +91,8 @@ int cli_update_check(const char *path);
 FILE *cli_open(const char *path);
 // Like cli_open, for a file that may be registered as CLI_UPDATE.
 FILE *cli_open_update(const char *path);
-// Closes the file and detects write errors, such as a full disk. On failure the old file stays. ok false: the writer failed.
+// Closes the file and detects write errors, such as a full disk. ok false: the writer failed. After a failure, the old file is
+// unchanged.
 int cli_close(FILE *file, const char *path, bool ok);
 // Like cli_close. If ok is false, `why` is the writer's error message.
 int cli_close_why(FILE *file, const char *path, bool ok, const char *why);

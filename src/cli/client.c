@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// client.c: `berth client FOLDER` checks whether libraries that were built for ggml, such as llama.cpp's, run on this Berth. Each
-// function that the libraries of the folder import must be exported by Berth or by a library that Berth does not replace. Berth's
-// libraries are next to the libggml that this program uses.
+// client.c: `berth client FOLDER` checks whether libraries that were built for ggml, such as llama.cpp's, run on this Berth. A
+// client is such a library. Each function that the clients in the folder import must be exported by Berth or by a library that
+// Berth does not replace. Berth's libraries are in the folder of the libggml that this program uses.
 
 #include "base/json.h"
 
@@ -186,8 +186,8 @@ static void library_fini(struct client_library *library) {
     names_fini(&library->absent);
 }
 
-// Does nothing if the library does not use ggml. kept_exports: exports of libraries that Berth does not replace. False: out of
-// memory.
+// Adds a library to the folder, unless the library does not use ggml. kept_exports: exports of libraries that Berth does not
+// replace; the library's exports are added if Berth does not replace it. False: out of memory.
 static bool library_add(
     struct client_folder *folder, const char *name, struct berth_elf *elf, struct client_names *kept_exports) {
     struct client_library library = {.role = role_of(name)};

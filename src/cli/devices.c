@@ -47,7 +47,7 @@ static const struct ggml_backend_feature *features_of(ggml_backend_dev_t dev) {
 
 typedef void (*print_buft_t)(struct berth_json_writer *w, ggml_backend_buffer_type_t buft, const char *use, int i);
 
-// Also calls print for the host buffer type and the additional buffer types.
+// Calls print for the default buffer type of the device, its host buffer type and its additional buffer types.
 static void each_buft(ggml_backend_dev_t dev, struct berth_json_writer *w, print_buft_t print) {
     int n = 0;
     ggml_backend_buffer_type_t own = ggml_backend_dev_buffer_type(dev);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // explain.c: `berth explain MODEL` prints the device of every op of a model's graphs, the reason, and the copies between devices.
-// Nothing is loaded. With --split tensor or --fused the model is loaded and both graphs run once, because shares and fusions are
-// known only after computing.
+// The weights are not loaded. With --split tensor or --fused they are loaded, and both graphs run once, because the devices'
+// shares and the fused ops are known only after computing.
 
 #include "base/base.h"
 #include "base/json.h"
@@ -149,8 +149,9 @@ static void equal_layers_print(int64_t from, int64_t to, const struct block *fir
     }
 }
 
-// layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to print. A node belongs to the layer in its name (blk.3.ffn.up). Lines
-// without a layer are always printed. Returns the number of lines of `layer`. O(text).
+// Prints the lines of a text by layer. layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to print. A node belongs to the
+// layer in its name (blk.3.ffn.up). Lines without a layer are always printed. Returns the number of lines of `layer`. Takes time
+// linear in the size of the text.
 static size_t layers_print(const char *text, int64_t layer, FILE *file) {
     struct block first = {0};  // the last printed block
     int64_t from = 0, to = -1; // the layers after it that are equal to it

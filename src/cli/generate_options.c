@@ -20,7 +20,7 @@ int cli_sampling_mirostat(const struct cli_option *option, const char *command, 
     return cli_usage(command, "--mirostat 1 is not supported; use its successor 2");
 }
 
-// "15043+1", "15043-0.5", "15043-inf"
+// Parses a bias such as "15043+1", "15043-0.5" or "15043-inf".
 int cli_sampling_bias(const struct cli_option *option, const char *command, const char *text, void *target) {
     struct cli_biases *list = target;
     char *sign, *end;

@@ -38,7 +38,7 @@ static void line_add(struct map_line *line, char c) {
     }
 }
 
-// False: no mapping of a file contains the address `at`.
+// Finds the mapped file that contains the address `at`. False: there is none.
 static bool map_find(uintptr_t at, struct map_line *line) {
     char text[512];
     bool is_found = false;
@@ -77,7 +77,8 @@ static void on_bus_error(int number, siginfo_t *info, void *unused) {
         _exit(CLI_FAILURE);
     }
     atomic_flag_clear(&is_reporting);
-    signal(number, SIG_DFL); // not a truncated file: the signal is raised again and ends the program
+    signal(
+        number, SIG_DFL); // the cause is not a truncated file: after the handler, the signal is raised again and ends the program
 }
 
 void cli_guard_init(void) {

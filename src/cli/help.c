@@ -20,7 +20,7 @@ static const struct cli_option common_rows[] = {
 
 // ---- text ----
 
-// at: current column. indent: column of the following lines.
+// Prints n bytes of the text, wrapped at WIDTH. at: current column. indent: column at which further lines begin.
 static void text_wrap(const char *text, size_t n, int at, int indent, FILE *file) {
     for (size_t i = 0; i < n;) {
         const size_t len = min_size(strcspn(text + i, " "), n - i);
@@ -51,7 +51,8 @@ static void print_about(const char *text, FILE *file) {
     }
 }
 
-// before_also precedes the first other name, `between` each further name. False: out of memory.
+// Writes the description of an option, with its default and its other names. before_also precedes the first other name, `between`
+// each further name. False: out of memory.
 static bool option_text(const struct cli_option *o, const char *before_also, const char *between, struct berth_stream *text) {
     if (!berth_stream_open(text)) {
         return false;

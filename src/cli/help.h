@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// help.h: the table that describes a command. Option parsing, --help, the man page and completion use it.
+// help.h: the table that describes a command. The option parser, --help, the man page and shell completion use the table.
 #pragma once
 
 #include "cli/cli.h"

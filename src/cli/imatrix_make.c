@@ -66,7 +66,8 @@ static int imatrix_write(const struct imatrix_collector *c, const struct options
 
 // ---- the command ----
 
-// Ctrl-C ends the graph early, which is not a failure of the session. An interrupted context is not counted, but its sums stay.
+// Ctrl-C ends the graph early, which is not a failure of the session. An interrupted context is not counted, but the values that
+// it added to the sums stay.
 static bool context_count(void *user, const int32_t *ids, int64_t i, int64_t n, struct model_error *error) {
     const struct imatrix_collector *c = user;
     (void) ids;

@@ -95,7 +95,7 @@ static void folder_register(const char *path, enum cli_use use) {
     }
 }
 
-// The parts are named NAME-00001-of-00003.gguf and so on.
+// If the file is one part of a split model, registers all parts. They are named NAME-00001-of-00003.gguf and so on.
 static void parts_register(const char *path, enum cli_use use) {
     static const char like[] = "-00001-of-00001.gguf";
     const size_t size = strlen(path), tail = sizeof like - 1;

@@ -12,7 +12,8 @@
 static const struct cli_command commands[] = {CLI_COMMANDS(CLI_ROW){0}};
 #define N_COMMANDS (sizeof commands / sizeof *commands - 1)
 
-// Names in other programs, and subcommands without their first word. These names are suggested, not accepted.
+// Unknown names and the commands that the user probably meant: names from other programs, and subcommands without their first
+// word. The command is suggested in the error message. The name is not accepted.
 static const struct {
     const char *name, *meant;
 } aliases[] = {
@@ -118,10 +119,11 @@ static int help_run(int argc, char **argv) {
     return cli_command_run(command, argc > 1 ? 3 : 2, help_argv);
 }
 
-// Call this function while there is only one thread. A variable that is already set keeps its value. BERTH_MPI_HELD=end ends a
-// command if a call of MPI does not return. The empty opal_signal keeps Open MPI from handling crashes before
-// src/mpi/link/link.c restores the handlers. The blacklist keeps hwloc's plugins from loading libX11, OpenCL and libxml2 into
-// every rank. These libraries use 2.5 MB per rank.
+// Sets environment variables for MPI. Call this function while there is only one thread. A variable that is already set keeps its
+// value.
+//   - BERTH_MPI_HELD=end ends a command if a call of MPI does not return.
+//   - The empty opal_signal keeps Open MPI from handling crashes before src/mpi/link/link.c restores the handlers.
+//   - The blacklist keeps hwloc's plugins from loading libX11, OpenCL and libxml2, which use 2.5 MB per rank.
 static void mpi_prepare(void) {
     setenv("BERTH_MPI_HELD", "end", 0);
     setenv("OMPI_MCA_opal_signal", "", 0);
@@ -129,7 +131,8 @@ static void mpi_prepare(void) {
         "HWLOC_PLUGINS_BLACKLIST", "hwloc_gl,hwloc_opencl,hwloc_xml_libxml,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero", 0);
 }
 
-// libllama aborts the process if an internal check fails.
+// Called when libllama aborts the process because an internal check failed. Prints the message and ends with an exit code
+// instead.
 static void on_abort(const char *message) {
     cli_fail(CLI_FAILURE, "libllama aborted: %s", message);
     _exit(CLI_FAILURE);

@@ -37,7 +37,8 @@ int cli_model_cache_type(const struct cli_option *option, const char *command, c
                      command, "--cache-type '%s' is neither a type such as f16 or q8_0 nor two types such as q8_0,f16", value);
 }
 
-// llama.cpp takes a number of layers. Berth places as many layers as fit, so only 0 or all can be requested.
+// In llama.cpp, the value of --gpu-layers is a number of layers. Berth places as many layers as fit, so it accepts only 0 (none)
+// or a number that means all layers.
 int cli_model_gpu_layers(const struct cli_option *option, const char *command, const char *value, void *target) {
     struct model_options *o = target;
     int64_t n;

@@ -21,7 +21,7 @@ int cli_model_open(struct workbench *m, const struct model_options *options);
 int cli_model_open_text(struct workbench *m, const struct model_options *options); // with its vocabulary
 int cli_model_lora(struct workbench *m, const char *text);
 int cli_model_session(struct workbench *m, const struct model_options *options);
-// Warns if n_ctx exceeds n_ctx_train.
+// Warns if the context n_ctx is longer than the context of training, n_ctx_train.
 void cli_context_warn(int64_t n_ctx, int64_t n_ctx_train);
 
 // Prints for each device: "CPU: weights 6.3 MiB, cache 1.0 MiB, compute 1.2 MiB (bound 1.2 MiB, gap 0.00%), work 1.0 MiB".
@@ -38,7 +38,7 @@ int cli_gguf_write(const char *path, const struct gguf_context *header, model_by
 
 // ---- cluster.c: these functions print a message or the result and return the exit code ----
 
-// fit --cluster: file describes the cluster.
+// fit --cluster: predicts memory and speed on the cluster that the file describes.
 int cli_cluster_fit(const struct model_options *options, const char *file, bool json);
 // bench --cluster: measures the devices of all ranks. path: a model whose types are measured; NULL: all types.
 int cli_cluster_bench(const char *path, int64_t n_threads, const char *out);

@@ -116,7 +116,8 @@ struct line {
     int tier;
 };
 
-// First types that have the same second types with the same tiers are printed together, one line per tier.
+// Calls print once per line. If several first types have the same second types with the same tiers, they share their lines. There
+// is one line per tier.
 static void each_line(const struct query *q, const struct answer *a,
     void (*print)(const struct query *, const struct answer *, const struct line *, int i_line)) {
     bool done[GGML_TYPE_COUNT] = {false};
@@ -145,7 +146,7 @@ static void each_line(const struct query *q, const struct answer *a,
 }
 
 // Returns true if the op is a copy and every type can be copied to itself with the same tier. The caller then prints "any type to
-// itself". The entry of a type with itself is then removed if no other type can be copied to the type.
+// itself". In this case, also removes the entry of a type with itself if no other type can be copied to that type.
 static bool fold_same(struct answer *a) {
     if (a->relation == NULL || strcmp(a->relation, "to") != 0) {
         return false;

@@ -256,8 +256,8 @@ static int option_take(const struct cli_help *help, int c, int argc, char **argv
     return code == CLI_OK ? -1 : code;
 }
 
-// Operands replace options with is_operand that were not given, in the order of the table. Returns -1 if the command can run, else
-// the exit code.
+// Operands give the values of options with is_operand that were not given, in the order of the table. Returns -1 if the command
+// can run, else the exit code.
 static int operands_take(const struct cli_help *help, int argc, char **argv, void *options) {
     int n = argc - optind;
     for (int i = optind; i < argc && i - optind < help->n_operands.read; i++) {

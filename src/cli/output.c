@@ -19,8 +19,8 @@ struct output {
     struct output *_Atomic next;
 };
 static struct output *_Atomic outputs; // consistent at any time, for the signal handler
-// While is_opening is set, the handler only stores the signal. Otherwise a signal between creating and listing a file would leave
-// the file.
+// While is_opening is set, the handler only stores the signal. Otherwise a signal between creating a file and listing it in
+// `outputs` would leave the unfinished file behind.
 static atomic_bool is_opening;
 static atomic_int pending_signal; // the pending signal, 0: none
 
@@ -38,7 +38,7 @@ bool cli_is_stdout(const char *path) {
                                          s.st_dev == t.st_dev && s.st_ino == t.st_ino);
 }
 
-// Returns the errno with which creating the file would fail, as far as known in advance; 0: none.
+// Checks the folder in advance. Returns the errno with which creating the file would fail; 0: no such error is known.
 static int folder_refuses(const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash != NULL ? strdup(path) : NULL;
@@ -111,7 +111,7 @@ void cli_output_stop(int number) {
     raise(number);
 }
 
-// Includes the signals that writing itself may raise: a closed pipe, a file size limit.
+// Signals that remove unfinished files. They include signals that writing itself may raise: a closed pipe, a file size limit.
 static const int signals[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ};
 
 static void signals_catch(void) {
@@ -125,13 +125,13 @@ static void signals_catch(void) {
     }
 }
 
-// A pipe is opened directly, which blocks until the pipe has a reader.
+// Returns whether the output is first written to a temporary file. A pipe is opened directly, which blocks until it has a reader.
 static bool needs_part_file(const char *path) {
     struct stat st;
     return stat(path, &st) != 0 || S_ISREG(st.st_mode);
 }
 
-// A signal is handled before or after opening and listing the file, not in between.
+// Opens the file and adds it to `outputs`. A signal is handled before or after both steps, not in between.
 static bool output_list(struct output *o, const char *path) {
     signals_catch();
     is_opening = needs_part_file(path);

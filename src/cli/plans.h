@@ -20,9 +20,9 @@ int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_
 bool cli_alive_print(FILE *file, const struct view_plan *plan);
 bool cli_alive_json(struct berth_json_writer *w, const struct view_plan *plan, const struct view_buffer *buffer);
 
-// Prints the line "lower ..." of `berth plan`, or writes the JSON member "lower": options of a model that lower the peak. Planning
-// each option takes as long as the plan itself. searched_us: time limit of the search that made the plan. If searched_us is short,
-// a longer search is suggested.
+// Prints the line "lower ..." of `berth plan`, or writes the JSON member "lower". Both list options of the command that lower the
+// peak of a model. Each option is planned, which takes as long as the plan itself. searched_us: time limit of the search that
+// made the plan. If searched_us is short, a longer search is suggested.
 void cli_lower_print(FILE *file, const char *path, const struct model_options *options, const struct view_plan *plan,
     const struct berth_plan_report *report, int64_t searched_us);
 void cli_lower_json(

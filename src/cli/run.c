@@ -86,10 +86,10 @@ const struct cli_help cli_run_help = {
 
 struct result {
     int64_t n_prompt, prompt_us;
-    int64_t n_kept; // tokens of the prompt that came from the prompt cache
-    struct generate_result made;
-    bool is_stopped; // by Ctrl-C
-    bool is_full;    // the context has no free position
+    int64_t n_kept;              // tokens of the prompt that came from the prompt cache
+    struct generate_result made; // the generated tokens
+    bool is_stopped;             // by Ctrl-C
+    bool is_full;                // the context has no free position
 };
 
 // The prompt may also be the argument after the model.
@@ -166,7 +166,9 @@ static bool cache_load(
 
 static bool cache_save(const struct options *o, const struct session *s, const struct token_list *tokens, const struct result *r,
     struct model_error *error) {
-    if (o->cache == NULL || r->n_kept + 1 >= (int64_t) tokens->n) { // the file already contains the prompt
+    // session_load always leaves the last token, so if n_kept + 1 tokens are the whole prompt, the file already contains the
+    // prompt.
+    if (o->cache == NULL || r->n_kept + 1 >= (int64_t) tokens->n) {
         return true;
     }
     FILE *file = cli_open_update(o->cache);
@@ -247,7 +249,7 @@ static void print_statistics(const struct options *o, const struct workbench *m,
     fprintf(stderr, "%s%sprompt: %" PRId64 " token%s%s, %.1f tokens/s; generated: %" PRId64 " token%s",
         cli_colour(stderr, CLI_DIM), r->is_stopped ? "stopped; " : full, r->n_prompt, r->n_prompt == 1 ? "" : "s", kept,
         per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made, r->made.n_made == 1 ? "" : "s");
-    if (r->made.n_decoded > 0) { // the first token comes from the logits of the prompt
+    if (r->made.n_decoded > 0) { // less than n_made, because the first token comes from the logits of the prompt
         fprintf(stderr, ", %.1f tokens/s", per_second(r->made.n_decoded, r->made.made_us));
     }
     fprintf(stderr, "; seed %" PRId64 "\n", o->sampling.seed);

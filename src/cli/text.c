@@ -17,11 +17,12 @@
 
 // ---- progress: a line on a terminal that is overwritten by the next one ----
 
-// Progress is counted, not estimated. Nothing is shown before FIRST_US, or if standard error is not a terminal.
+// The fraction is computed from counted work, not estimated from time. Nothing is shown in the first FIRST_US, or if standard
+// error is not a terminal.
 
-#define FIRST_US 200000  // before the first line
-#define PERIOD_US 100000 // between two lines
-#define BAR 16           // maximal width; smaller if the text needs the space
+#define FIRST_US 200000  // microseconds before the first line
+#define PERIOD_US 100000 // microseconds between two lines
+#define BAR 16           // largest width of the bar; smaller if the text needs the space
 
 static struct {
     int64_t start_us, next_us;
@@ -145,7 +146,8 @@ int cli_usage(const char *command, const char *fmt, ...) {
     return CLI_USAGE;
 }
 
-// "" or "b": 1. A letter with "", "i" or "ib": a power of 1024. A letter with "b": a power of 1000. 0: invalid.
+// Returns the bytes of a unit, ignoring case. "" or "b": 1. "k", "ki" or "kib", and so on: a power of 1024. "kb", and so on: a
+// power of 1000. 0: the text is not a unit.
 static double unit_bytes(const char *text) {
     static const char letters[] = "kmgt";
     const char *letter = *text != '\0' ? strchr(letters, tolower((unsigned char) *text)) : NULL;

@@ -27,7 +27,7 @@ struct options {
     const struct berth_mpi_world *world; // NULL: no other ranks
 };
 
-// -1: the option is not given, so the value of a checkpoint is used.
+// The initial value -1 means that the option is not given. Then the value of the checkpoint or the default is used.
 #define COUNT(least, field) .kind = CLI_INT, .min = least, .max = (double) ((int64_t) 1 << 40), CLI_TO(struct options, field)
 #define RATE(field) .kind = CLI_REAL, CLI_TO(struct options, field)
 #define WORD(field) .kind = CLI_WORD, CLI_TO(struct options, field)
@@ -295,7 +295,8 @@ struct reading {
     char first_binary[4096]; // path of the first file that is not text
 };
 
-// Text has no NUL, and at most a tenth of its bytes is invalid UTF-8. Text in older encodings has some invalid bytes.
+// Returns whether the bytes are text: no NUL, and at most a tenth of the bytes is invalid UTF-8. Text in older encodings has some
+// invalid bytes.
 static bool is_text(const char *text, size_t size) {
     size_t n_bad = 0;
     uint32_t c;
@@ -583,7 +584,7 @@ static int train_run(const struct options *o, struct trainer *t, struct train_da
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
     r.printed_us = r.start_us;
     r.first_validation = t->n_evaluations;
-    // Drops the validation loss of this step in the checkpoint, because its validation text may differ from --val.
+    // If the checkpoint has a validation loss of this step, drops the loss, because its validation text may differ from --val.
     if (val != NULL && has_validation_at(t, t->n_done)) {
         r.first_validation = --t->n_evaluations;
     }

@@ -39,7 +39,8 @@ const struct cli_help cli_worker_help = {
     .examples = {{"Serve all devices", "worker"}, {"Two threads and 8 GiB per device", "worker -t 2 --memory 8GiB"}},
 };
 
-// Devices of type ACCEL only speed up the CPU and are not listed. False: out of memory.
+// Sets the list of devices to serve. Devices of type ACCEL are left out, because they only speed up the CPU. False: out of
+// memory.
 static bool devices_list(struct flags *f) {
     const size_t n = ggml_backend_dev_count();
     f->params.devices = berth_calloc(n + 1, sizeof *f->params.devices);
