@@ -46,7 +46,8 @@ static void backend_free(ggml_backend_t backend) {
     shim_free(backend);
 }
 
-// The next synchronize or compute of this backend reports the failure.
+// Records an error of an asynchronous call. The next synchronize or compute of this backend reports it. what: the call; size: its
+// bytes.
 static void record_failure(ggml_backend_t backend, CUresult rc, const char *what, size_t size) {
     if (rc == CUDA_SUCCESS) {
         return;

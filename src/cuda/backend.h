@@ -33,11 +33,11 @@ struct cuda_plan {
     struct cuda_step *steps; // [n_steps]
     int n_steps;
     size_t steps_cap;
-    size_t work_size; // bytes; the largest work memory that a step requires
-    uint64_t n_runs;
-    uint64_t last_used;
-    CUgraphExec exec;  // NULL: not captured
-    bool has_clusters; // a kernel of exec has clusters
+    size_t work_size;   // bytes; the largest work memory that a step requires
+    uint64_t n_runs;    // computes since the plan was made or the arena was enlarged; compute 2 captures the steps
+    uint64_t last_used; // cuda_backend.clock at the last compute of this plan
+    CUgraphExec exec;   // the captured steps; NULL: not captured
+    bool has_clusters;  // a kernel of exec has clusters
 };
 
 #define CUDA_MAX_PLANS 16 // the least recently used plan is replaced
@@ -46,15 +46,15 @@ struct cuda_backend {
     struct cuda_device *dev;
     CUstream stream;
     CUevent event; // for copies between backends
-    void *arena;
+    void *arena;   // device memory; work memory of one step at a time; NULL: none
     size_t arena_size;
     struct cuda_plan plans[CUDA_MAX_PLANS];
     const struct ggml_tensor **slots; // hash table of nodes, used while a plan is made
     size_t slots_cap;
     size_t n_reserved; // calls of cuda_plan_reserve(); call n reserves plans[n % CUDA_MAX_PLANS]
     uint64_t clock;    // number of computes; value for last_used
-    uint64_t n_captured, n_replayed, n_updated, n_launched;
-    bool no_graphs, no_fusion;
+    uint64_t n_captured, n_replayed, n_updated, n_launched; // for the log: CUDA graphs; kernels that were launched separately
+    bool no_graphs, no_fusion;                              // CUDA graphs are not used; fusions are not used
 };
 
 // Finds or makes the plan of a graph. Returns NULL and sets the last error if memory is exhausted or an op cannot run.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// comm.c: sums tensors over devices that can access each other's memory. Part: the tensor of one device. Each device adds all
-// parts into separate memory, and copies the sum over its part only after all devices have added. Each stream runs these steps:
+// comm.c: sums tensors over devices that can access each other's memory. A part is the tensor of one device. Each device adds all
+// parts into separate memory. It copies the sum over its part only after all devices have added. Each stream runs these steps:
 //
 //     compute the part, record `ready` | wait for all `ready`, add, record `added` | wait for all `added`, copy over the part
 //
@@ -16,7 +16,7 @@ struct member {
     struct cuda_backend *b;
     CUevent ready; // the part is computed
     CUevent added; // the sum is computed
-    void *sum;     // device memory
+    void *sum;     // device memory for the sum; NULL until first needed
     size_t sum_size;
 };
 
@@ -103,6 +103,7 @@ static bool member_grow(struct member *m, size_t size) {
     return m->sum != NULL;
 }
 
+// Makes the stream of m wait for the events of all other members: `added` if added is true, otherwise `ready`.
 static CUresult wait_for_all(const struct comm *c, const struct member *m, bool added) {
     CUresult rc = CUDA_SUCCESS;
     for (int j = 0; j < c->n && rc == CUDA_SUCCESS; j++) {
@@ -135,6 +136,7 @@ static CUresult parts_add(const struct comm *c, const struct member *m, struct g
                : CUDA_ERROR_INVALID_VALUE;
 }
 
+// Returns whether the tensors are contiguous floats of the same type and shape, each in the memory of its member's device.
 static bool can_sum(const struct comm *c, struct ggml_tensor **tensors) {
     const enum ggml_type type = tensors[0]->type;
     bool ok = type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;

@@ -77,6 +77,7 @@ enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from,
 
 // ---- op rows ----
 
+// The first parameter of a function of an op row that does not use the device.
 #define CUDA_DEV const struct cuda_device *dev __attribute__((unused))
 
 struct cuda_op_row {

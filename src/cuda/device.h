@@ -34,7 +34,7 @@ struct cuda_device {
     char description[160]; // product name
     char pci[24];          // "0000:01:00.0"
     struct ggml_backend_device ggml;
-    struct ggml_backend_buffer_type buft;
+    struct ggml_backend_buffer_type buft; // type of buffers in the memory of this device
 
     atomic_bool is_lost;    // the context is unusable; never reset
     atomic_bool has_failed; // a set or get failed; compute must report it
@@ -42,7 +42,7 @@ struct cuda_device {
 
     pthread_mutex_t lock; // protects all fields below
     CUcontext ctx;        // NULL until first needed
-    CUstream stream;      // for copies by buffers
+    CUstream stream;      // buffers copy on this stream; backends have their own streams
     CUmodule modules[CUDA_MAX_MODULES];
     int n_modules;
     bool has_kernels;     // all kernels are loaded (cuda_kernels_load)
@@ -69,7 +69,7 @@ bool cuda_device_enter_to_free(struct cuda_device *dev);
 static inline void cuda_device_defer_error(struct cuda_device *dev) {
     atomic_store(&dev->has_failed, true);
 }
-// If the device cannot be entered, the next compute reports the failure.
+// Makes the device's context current. If this fails, returns false, and the next compute reports the failure.
 static inline bool cuda_device_enter_or_defer(struct cuda_device *dev) {
     if (cuda_device_enter(dev) == GGML_STATUS_SUCCESS) {
         return true;
@@ -82,7 +82,8 @@ void cuda_device_close(struct cuda_device *dev);
 
 // Loads all kernels onto the device, once, so that later launches allocate no memory for them.
 enum ggml_status cuda_kernels_load(struct cuda_device *dev) BERTH_MUST_USE;
-// Returns NULL and sets the last error if no module has the kernel or the driver cannot load it.
+// Returns the kernel with this name. Returns NULL and sets the last error if no module has the kernel or the driver cannot load
+// it.
 struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) BERTH_MUST_USE;
 
 // ---- memory (buffer.c, host_buffer.c) ----

@@ -32,8 +32,8 @@ bool cuda_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *
     return !is_view && node->view_src != NULL && node->view_src == (t->view_src != NULL ? t->view_src : t);
 }
 
-// t is a source of an op. If that op is the only reader of t, there is no view of t and no in-place op on t. Then no node can
-// write t, and the nodes are not searched. Most weights have one reader.
+// t must be a source of an op. The function searches the nodes for one that writes t. It skips the search if t has one reader:
+// that reader is the op, so t has no view and no in-place op, and no node can write t. Most weights have one reader.
 bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t) {
     bool is_const = t->op == GGML_OP_NONE && t->view_src == NULL;
     const int n_searched = is_const && cuda_n_uses(graph, t) != 1 ? graph->n_nodes : 0;

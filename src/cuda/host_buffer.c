@@ -16,7 +16,7 @@ static const char *host_name(ggml_backend_buffer_type_t buft) {
     return GGML_CUDA_NAME "_Host";
 }
 
-// Memory is pinned for all devices, so any context is suitable.
+// Memory that the driver pins in the context of one device is pinned for all devices, so any device is suitable.
 struct cuda_device *cuda_device_enter_any(void) {
     for (int i = 0; i < n_devices; i++) {
         if (!atomic_load(&devices[i].is_lost) && cuda_device_enter(&devices[i]) == GGML_STATUS_SUCCESS) {
@@ -27,7 +27,7 @@ struct cuda_device *cuda_device_enter_any(void) {
 }
 
 static void host_free(ggml_backend_buffer_t buffer) {
-    for (int i = 0; i < n_devices; i++) { // if no device is left, memory is freed at exit
+    for (int i = 0; i < n_devices; i++) { // if all devices are lost, the memory stays allocated until the process ends
         if (devices[i].ctx != NULL && cuda_device_enter_to_free(&devices[i])) {
             devices[i].cu->MemFreeHost(buffer->context);
             return;

@@ -15,7 +15,8 @@ static uint32_t name_hash(const char *name) {
     return h;
 }
 
-// The attribute query makes the driver load the kernel now. Otherwise the first launch would allocate memory.
+// Finds a kernel in the modules. The attribute query makes the driver load the kernel now. Otherwise the first launch would
+// allocate memory.
 static CUresult kernel_look_up(struct cuda_device *dev, const char *name, CUfunction *function) {
     CUresult rc = CUDA_ERROR_NOT_FOUND;
     for (int i = 0; i < dev->n_modules && rc == CUDA_ERROR_NOT_FOUND; i++) {
@@ -25,7 +26,7 @@ static CUresult kernel_look_up(struct cuda_device *dev, const char *name, CUfunc
     return rc == CUDA_SUCCESS ? dev->cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, *function) : rc;
 }
 
-// The driver loads a kernel when one of its attributes is first queried.
+// Loads all kernels of a module: the driver loads a kernel when one of its attributes is first queried.
 static CUresult module_load(const struct cuda_driver *cu, CUmodule module) {
     CUfunction functions[256];
     unsigned n = 0;
@@ -81,7 +82,8 @@ struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) 
     return k;
 }
 
-// Every kernel may use 48 KiB without this call.
+// Allows a kernel to use `size` bytes of dynamic shared memory. The driver allows 48 KiB for every kernel, so smaller sizes need
+// no driver call.
 static enum ggml_status kernel_allow_shared(struct cuda_device *dev, struct cuda_kernel *k, size_t size) {
     if (size <= k->shared_size) {
         return GGML_STATUS_SUCCESS;

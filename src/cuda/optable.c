@@ -56,7 +56,8 @@ const struct cuda_op_row *cuda_op_row(enum ggml_op op) {
     return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
 }
 
-// A source of CONCAT may be empty: models use this at the first token.
+// Returns whether no source is empty. Sources of CONCAT are not checked: models concatenate with an empty tensor at the first
+// token.
 static bool has_nonempty_sources(const struct ggml_tensor *op) {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         if (op->src[i] != NULL && ggml_nelements(op->src[i]) == 0 && op->op != GGML_OP_CONCAT) {

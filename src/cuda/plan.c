@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-// If the array is enlarged, its contents are discarded.
+// Makes an array large enough for n elements. If it enlarges the array, the old contents are discarded. Returns false if memory
+// is exhausted.
 static bool array_grow(void **p, size_t *cap, size_t n, size_t elem_size) {
     if (n <= *cap) {
         return true;
@@ -25,6 +26,7 @@ static bool array_grow(void **p, size_t *cap, size_t n, size_t elem_size) {
 
 // ---- comparison of a graph with a plan ----
 
+// Returns the number of sources, including NULL sources before the last one.
 static int count_src(const struct ggml_tensor *t) {
     int n = GGML_MAX_SRC;
     while (n > 0 && t->src[n - 1] == NULL) {
@@ -58,13 +60,15 @@ static void snapshot_set(struct cuda_snapshot *s, const struct ggml_tensor *t, b
     }
 }
 
+// Compares the properties that nodes and sources have in common.
 static bool snapshot_equals(const struct cuda_snapshot *s, const struct ggml_tensor *t) {
     return s->data == t->data && s->type == (int32_t) t->type && memcmp(s->ne, t->ne, sizeof s->ne) == 0 &&
            memcmp(s->nb, t->nb, sizeof s->nb) == 0;
 }
 
-// This comparison runs for every token, over about a thousand nodes, so it must be fast. A source that is also a node was
-// compared at that node. It is not compared again if all nodes so far are the same ggml_tensor structs as in the plan.
+// Returns whether the plan is valid for the graph. This comparison runs for every token, over about a thousand nodes, so it must
+// be fast. A source that is also a node was compared at that node. It is not compared again if all nodes so far are the same
+// ggml_tensor structs as in the plan.
 static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     const struct cuda_snapshot *s = plan->snapshots, *end = s + plan->n_snapshots;
     bool are_same_nodes = true; // all nodes so far are the same ggml_tensor structs as in the plan
@@ -259,8 +263,8 @@ bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) 
     return true;
 }
 
-// Returns the least recently used plan, enlarged if necessary. If that plan cannot be enlarged, returns the least recently used
-// plan that is large enough, or NULL.
+// Returns a plan whose contents can be replaced: the least recently used plan, enlarged if necessary. If that plan cannot be
+// enlarged, returns the least recently used plan that is large enough, or NULL if there is none.
 static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cgraph *graph, size_t n_snapshots) {
     struct cuda_plan *oldest = &b->plans[0], *roomy = NULL;
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {

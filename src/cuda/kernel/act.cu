@@ -52,7 +52,8 @@ LANE void act_less(float *v, int bf, uint4 w) {
     }
 }
 
-// Without scaling. Magnitudes above the largest f16 become the largest f16. NaN stays NaN.
+// Converts column c without scaling, to contiguous columns (act_args.plain). For f16, magnitudes above the largest f16 become the
+// largest f16, and NaN stays NaN.
 LANE void act_plain(const act_args &a, const char *x, int c) {
     uint16_t *to = a.tiles + (int64_t) c * ((a.k + 7) / 8 * 8);
     for (int i = threadIdx.x; i < (a.k + 7) / 8; i += blockDim.x) {

@@ -23,8 +23,8 @@ LANE float attn_exp2(float v) {
     return r;
 }
 
-// Bytes between rows in shared memory. An odd multiple of 16, so that rows begin in different banks. A row keeps its misalignment
-// of up to 15 bytes.
+// Returns the bytes between rows in shared memory: an odd multiple of 16, so that rows begin in different banks. A row keeps its
+// misalignment of up to 15 bytes.
 LANE int attn_pitch(int row_size) {
     return ((row_size + 30) / 16 | 1) * 16;
 }
@@ -277,6 +277,7 @@ LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q
     p[2] = attn_pack<BF>(s[1][0], s[1][1]), p[3] = attn_pack<BF>(s[1][2], s[1][3]);
 }
 
+// Adds the values of 16 keys, multiplied by the weights p, to the sums. v_lane: shared address for ldmatrix.
 template <int D, bool BF> LANE void attn_values(const uint32_t *p, uint32_t v_lane, attn_sums<D> *sum) {
 #pragma unroll
     for (int i = 0; i < D / 16; i += 4) {

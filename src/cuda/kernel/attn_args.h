@@ -8,7 +8,7 @@
 #define ATTN_WIDE 576   // largest head dimension of attn_wide
 
 // y[batch][query][head][d_v] = softmax(scale q k + slope mask) v. Strides are in bytes. y is contiguous.
-// A group is the heads that share keys. A row is one head of one query.
+// A group is the heads that share keys. A row is one head of one query. A split is the part of the keys that one block processes.
 struct attn_args {
     const char *q, *k, *v, *mask;
     const float *sinks;
@@ -21,12 +21,12 @@ struct attn_args {
     float slope_base[2];  // log2 of the slope bases: heads below n_slope, other heads
     int n_slope;          // 0: no slopes (ALiBi)
     int mask_ne2, mask_ne3;
-    int d_k, d_v, n_kv, n_q, n_head, n_group, n_batch;
-    int k_type, v_type;         // enum ggml_type
-    int k_row_size, v_row_size; // bytes per key, bytes per value
-    int k_r3, v_r3;             // batches that share keys; batches that share values
-    int n_stages;               // stages of a warp's ring, 1 to 3
-    int warp_shared;            // attn_few: bytes of a warp's ring
+    int d_k, d_v, n_kv, n_q, n_head, n_group, n_batch; // n_kv: keys; n_q: queries; n_group: heads per group
+    int k_type, v_type;                                // enum ggml_type
+    int k_row_size, v_row_size;                        // bytes per key, bytes per value
+    int k_r3, v_r3;                                    // batches that share keys; batches that share values
+    int n_stages;                                      // stages of a warp's ring, 1 to 3
+    int warp_shared;                                   // attn_few: bytes of a warp's ring
     int n_split,
         // keys per split: multiple of 16 (attn_few), 32 (attn_wide) or 64 (attn)
         split_keys;

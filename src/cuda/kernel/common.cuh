@@ -27,8 +27,9 @@ DEV void dep_launch() {
 #endif
 }
 
-// For kernels that can do nothing before the wait. Waiting first keeps the next kernel from taking resources of blocks that have
-// not started.
+// Waits for the previous kernel, then allows the next kernel to start. For kernels that can do nothing before the wait. If a
+// kernel allowed the next kernel to start before the wait, blocks of the next kernel could take resources that blocks of this
+// kernel still need to start.
 DEV void dep_begin() {
     dep_wait();
     dep_launch();
@@ -133,7 +134,8 @@ DEV float warp_max(float v) {
     }
     return v;
 }
-// Requires full warps and at most 1024 threads. Over: warp_sum or warp_max. none: the neutral element of Over.
+// Combines v over all threads of the block. Requires full warps and at most 1024 threads. Over: warp_sum or warp_max. none: the
+// neutral element of Over.
 template <float (*Over)(float)> DEV float block_reduce(float v, float none) {
     __shared__ float part[33];
     v = Over(v);

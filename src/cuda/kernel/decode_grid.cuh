@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// decode_grid.cuh: decoders (decode.cuh) of codebook types: iq1_* iq2_* iq3_*. Point: an entry of the codebook. Thread t holds
-// elements 4t to 4t + 3 of a run: half a point of 8 values (iq1, iq2), or a point of 4 values (iq3).
+// decode_grid.cuh: decoders (decode.cuh) of codebook types: iq1_* iq2_* iq3_*. A point is an entry of the codebook. It has 8
+// values (iq1, iq2) or 4 values (iq3). Thread t holds elements 4t to 4t + 3 of a run: half a point (iq1, iq2) or one point (iq3).
 #pragma once
 
 #include "lane.cuh"
@@ -19,7 +19,7 @@ LANE uint32_t even_parity(uint32_t seven) { // the eighth sign makes the number 
     return seven | (__popc(seven) & 1) << 7;
 }
 
-// The signs are the low four bits of `sign`. The result is multiplied by s.
+// Converts the four bytes of v to two pairs of f16, multiplied by s. The low four bits of `sign` are the signs.
 LANE void signed_4(uint32_t v, uint32_t sign, uint32_t s, uint32_t *o) {
     o[0] = h2_mul(h2_less(even_bytes(v), 1024), s) ^ even_bits<15>(sign);
     o[1] = h2_mul(h2_less(odd_bytes(v), 1024), s) ^ odd_bits<15>(sign);

@@ -12,10 +12,11 @@
 #include "quant/grids.h"
 
 static __device__ const int8_t values_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-// Twice the values, as integers. half_scale_* return half of the scale.
+// Twice the values of mxfp4 and nvfp4, which are integers. half_scale_e8m0 and half_scale_ue4m3 return half of the scale, so that
+// the product has the right value.
 static __device__ const int8_t values_fp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// Blocks are aligned to 2 bytes or 1 byte only.
+// Reads the f16 at p, which is a multiple of 2. Blocks with an f16 are aligned to 2 bytes only.
 DEV float half_at(const void *p) {
     return half_to_float(*(const uint16_t *) p);
 }

@@ -7,12 +7,12 @@
 // (SUBS = 2), and of() receives the bytes of 2,048 elements.
 // sub_place() returns the position of a sub in the column. With SUBS = 2, the first subs of all pairs come first.
 // Bit fields are masked but not shifted: a field at bit b counts as 2^b times its value, and a factor corrects the sum.
-// head = {scale, scale * sum of run 0, scale * sum of run 1, scale * sum of both}.
+// head holds four numbers of a sub of the column: {scale, scale * sum of run 0, scale * sum of run 1, scale * sum of both}.
 #pragma once
 
 #include "decode.cuh"
 
-// i may have any alignment.
+// Reads N words of 4 bytes from byte i of p on. p.off + i may have any alignment.
 template <int N> LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
     const uint32_t o = p.off + i, shift = 8 * (o & 3);
     uint32_t w[N + 1];
@@ -25,7 +25,7 @@ template <int N> LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
         v[j] = __funnelshift_r(w[j], w[j + 1], shift);
     }
 }
-// i is a multiple of 4.
+// Reads N words of 4 bytes from byte i of p on. p.off + i is a multiple of 4.
 template <int N> LANE void aligned_at(bytes p, uint32_t i, uint32_t *v) {
 #pragma unroll
     for (int j = 0; j < N; j++) {
@@ -70,6 +70,7 @@ LANE float dot8_s(const uint32_t *w, int4 a, int4 b) {
     return dot_value(sum4_s(w, a, DOT_ZERO) + sum4_s(w + 4, b, 0));
 }
 
+// One sub of the column. a, b: the elements of run 0 and of run 1, in 8 bits.
 struct dot_x {
     int4 a, b;
     float4 head;
@@ -115,7 +116,7 @@ struct dot_q4_1 : dot_32<20> {
     }
 };
 
-// h: one bit per element.
+// Returns the sum of the elements whose bit in h is set. h: one bit per element.
 LANE float dot_bits(uint32_t h, int4 a, int4 b) {
     uint32_t w[8];
 #pragma unroll

@@ -11,8 +11,8 @@ struct cuda_map_args {
     struct cuda_view dst, a;
     struct cuda_index index; // of dst; if dst has 2^31 or more elements, d0.d is 0 and the kernel divides by dst.ne
     int64_t n;               // elements of dst
-    float p[4];
-    int32_t what;
+    float p[4];              // parameters of the op
+    int32_t what;            // enum ggml_unary_op, or CUDA_MAP(op)
     int32_t pad;
 };
 
@@ -38,17 +38,18 @@ struct cuda_binary_dense_args {
     float *dst;
     const float *a, *b;
     int64_t n, n_b;
-    struct cuda_div d_b; // n_b / 4
-    int32_t what;
+    struct cuda_div d_b; // divisor n_b / 4
+    int32_t what;        // enum ggml_op
 };
 
 #define CUDA_COMM_MAX 16 // largest number of devices
 
+// Adds the tensors of all devices, element by element (comm.c).
 struct cuda_comm_args {
-    char *to;
-    const char *from[CUDA_COMM_MAX]; // one per device; NULL: zeros
-    int64_t n;                       // elements
-    int32_t n_from;
-    int32_t type, size;
+    char *to;                        // receives the sum
+    const char *from[CUDA_COMM_MAX]; // one tensor per device; NULL: the tensor counts as zeros
+    int64_t n;                       // elements of each tensor
+    int32_t n_from;                  // number of devices
+    int32_t type, size;              // enum ggml_type; bytes per element
     int32_t pad;
 };

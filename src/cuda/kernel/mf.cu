@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: MIT
-// mf.cu: products of f32 rows with 2 to 8 f32 columns, without rounding the operands. The columns are in shared memory.
-// A turn is four rows that a block computes at a time. A pass is one 16-byte piece per thread and row.
-// Each thread loads two passes in advance.
+// mf.cu: kernel mf_f32, products of f32 rows with 2 to 8 f32 columns without rounding the operands. The columns are in shared
+// memory.
+// A piece is 16 bytes (4 floats) of a row. A turn is the four rows that a block computes at a time. In one pass, each thread
+// processes one piece of each of the four rows. A turn takes as many passes as its rows need. Each thread loads the pieces of two
+// passes in advance.
 #include "mf_args.h"
 #include "mv_block.cuh"
 
 enum { MF_WARPS = MF_THREADS / 32, MF_SUMS = MF_ROWS * MF_COLS };
 static_assert(MF_SUMS == 32, "each of the 32 threads of a warp ends with one sum");
 
+// What one thread loads for one pass: one piece of each row of the turn.
 struct mf_piece {
     uint4 w[MF_ROWS];
 };
+// The position of a block in its work.
 struct mf_place {
     int turn, pass;
 };
 
+// The order in which a block processes its turns and their passes: block b processes turns b, b + gridDim.x, ...
 struct mf_walk {
     const char *w;
-    int n_turns, n_pieces, n_passes;
+    int n_turns, n_pieces, n_passes; // turns of all blocks; pieces per row; passes per turn
 
     LANE void next(mf_place *p) const {
         if (++p->pass == n_passes) {
@@ -56,11 +61,13 @@ template <int HALF> LANE void mf_reduce(float *sum, int lane) {
 
 struct mf_work {
     mf_walk walk;
-    const float4 *xs; // [column][piece]
-    float *y, *red;   // red: [2][warp][row][column], partial sums
-    int buffer;
+    const float4 *xs; // [column][piece], in shared memory
+    float *y, *red;   // y: result; red: [2][warp][row][column], in shared memory, two buffers for the sums of each warp
+    int buffer;       // 0 or 1: the buffer of the current turn; turns alternate
 
-    // *piece holds the data of position p. Afterwards *piece holds the data of position *ahead, and *ahead is advanced.
+    // Adds the products of the pieces at position p to sum[MF_SUMS]. After the last pass of a turn, stores the results of the
+    // turn and sets the sums to 0. *piece holds the data of position p. Afterwards *piece holds the data of position *ahead, and
+    // *ahead is advanced.
     LANE void step(const mf_args &a, mf_place p, mf_place *ahead, mf_piece *piece, float *sum) {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = p.pass * MF_THREADS + threadIdx.x;
         if (i < walk.n_pieces) {

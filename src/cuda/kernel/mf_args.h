@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { MF_THREADS = 512, MF_ROWS = 4, MF_COLS = 8 };
+enum { MF_THREADS = 512, MF_ROWS = 4, MF_COLS = 8 }; // threads per block; rows per turn (mf.cu); largest number of columns
 
 // y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k]. Strides are in bytes for w, in floats for x and y. Rows and columns
 // begin and end at multiples of 16 bytes.

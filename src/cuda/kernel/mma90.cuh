@@ -30,6 +30,8 @@ struct mma_bars {
     uint32_t full_a, empty_a, full_b, empty_b;
 };
 
+// Run by the warp group that copies. Copies the chunks of weights and the tiles of columns in advance. full_*: barriers that a
+// copy completes; empty_*: barriers of stages that may be overwritten.
 template <class D, int NT>
 LANE void mma_feed(
     const mma_args &a, const char *w, const char *tiles, int row0, uint32_t smem_a, uint32_t smem_b, mma_bars bar) {

@@ -12,16 +12,16 @@ struct act_args {
     const char *x;
     uint16_t *tiles;
     float *scale;
-    const int32_t *from;       // NULL, or [n]: source column of each column (-1: zeros); z is 0
+    const int32_t *from;       // NULL, or [n]: index in x of the source of each column (-1: the column becomes zeros); z is 0
     int64_t x_col, x_z2, x_z3; // byte strides
     int64_t from_z2;           // with `from`: column c is at c % x_ne1 * x_col + c / x_ne1 * from_z2
     int x_ne1;
     int x_type;        // 0 f32, 1 f16, 2 bf16
     int k, n, nt, ne2; // n: columns of x; padding columns are zeros
-    int bf;            // convert to bf16, without scaling
-    int plain;         // [column][k rounded up to 8]; no tiles, no scales; z is 0
-    int flat;          // no tiles: contiguous columns, [z][column][k]
-    int rest;          // if flat: rounding residuals follow, [z][n + column][k]
+    int bf;            // 1: convert to bf16 instead of f16, without scaling
+    int plain;         // 1: contiguous columns, [column][k rounded up to 8], without tiles and scales; z is 0
+    int flat;          // 1: contiguous columns, [z][column][k], without tiles
+    int rest;          // 1, only if flat: rounding residuals follow the columns, [z][n + column][k]
     int wait;
 };
 
@@ -55,7 +55,8 @@ typedef struct mma_args mma_args;
 #define MMID_EXPERTS 1024
 
 // Arguments of mmid_sort, which sorts (token, slot) pairs by expert. Each pair becomes one column of the tiles.
-// Outputs: experts[tile]; from[column]: column of x; to[column]: offset in y. -1: unused.
+// Outputs: experts[tile], the expert of a tile; from[column], the index of a column in x; to[column], the offset of a column in
+// y. -1: the tile or the column is unused.
 struct mmid_args {
     const int32_t *ids;
     int32_t *experts, *from, *to;

@@ -23,10 +23,12 @@ template <class D> struct mmv_stage {
     };
 };
 
+// The position of a warp in its work.
 struct mmv_place {
     int part, tile, chunk;
 };
 
+// The order in which a warp processes its chunks.
 struct mmv_walk {
     int n_parts, n_tiles, n_chunks, k_part, warp;
     LANE int chunks_of(int part) const {
@@ -207,8 +209,9 @@ LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *sca
     }
 }
 
-// Combines the sums of all warps. Place: shared memory for the sums of one tile, MMV_TILES in all. A warp stores its sums in the
-// place of the tile and continues with the next tile. The warps take turns to add the sums of a tile.
+// Combines the sums of all warps. A place is shared memory for the sums of one tile. There are MMV_TILES places, which the tiles
+// use in turn. A warp stores its sums in the place of the tile and continues with the next tile. The warps take turns to add the
+// sums of a tile.
 // GPUs before sm_90 have no barriers in shared memory, so all warps wait at every tile.
 template <int WARPS> struct mmv_meeting {
     float *red;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // mv_args.h: arguments of products with one column. mv (mv.cuh) supports all types. mvb (mv_block.cuh) requires f32, f16 or bf16
-// rows at multiples of 16 bytes. Turn: the rows that a warp (mv) or a block (mvb) computes at a time.
+// rows at multiples of 16 bytes. A turn is the rows that a warp (mv) or a block (mvb) computes at a time.
 #pragma once
 
 #include <stdint.h>

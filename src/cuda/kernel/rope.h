@@ -12,7 +12,8 @@ struct cuda_rope_args {
     int32_t n_pairs; // rotated pairs per row; 0: rows are copied
     int32_t n_apart; // distance between the two elements of a pair
     int32_t n_offs;  // index of the first rotated element
-    // is_halves: NEOX. is_multi, is_vision, is_interleaved: MROPE, VISION, IMROPE.
+    // is_halves: the first element of pair i is element i, not 2 i (NEOX, MROPE, VISION, IMROPE). is_multi: MROPE, VISION or
+    // IMROPE. is_vision: VISION. is_interleaved: IMROPE.
     int32_t is_halves, is_multi, is_vision, is_interleaved;
     int32_t sections[4];
     // step: ratio of the angles of consecutive pairs. length: factor of the rotated elements. ramp, ext_factor: YaRN. sin_sign:
@@ -26,7 +27,7 @@ struct cuda_rope_args {
     int64_t to_nb1, to_ne1; // bytes between rows of the cache, and its number of rows
 };
 
-// Up to three jobs in one launch; blockIdx.y: index of the job. If n_pairs is 0, a job copies rows.
+// One launch runs up to three jobs. blockIdx.y is the index of the job. If n_pairs of a job is 0, the job copies rows.
 enum { CUDA_ROPE_JOBS = 3 };
 struct cuda_rope_jobs {
     struct cuda_rope_args job[CUDA_ROPE_JOBS];

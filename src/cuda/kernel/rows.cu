@@ -90,6 +90,7 @@ KERNEL rows_set_blocks(const __grid_constant__ struct cuda_rows_args g) {
 
 // ---- copies ----
 
+// Splits a flat index into the four indices of an element of v. x: the divisors of v; if x.d0.d is 0, divides by v.ne.
 DEV at4 place_of(int64_t i, const struct cuda_view &v, const struct cuda_index &x) {
     return x.d0.d != 0 ? index_split(i, x) : index_split(i, v.ne);
 }

@@ -4,12 +4,14 @@
 
 #include "cuda/kernel/args.h"
 
-// GET_ROWS: row (i1, i2, i3) of dst is row numbers(i1, i2, i3) of a. SET_ROWS: row (i1, i2, i3) of a goes to row numbers(i1, i2 %
-// ne1, i3 % ne2) of dst. If a number is out of range, GET_ROWS writes zeros and SET_ROWS writes nothing.
+// GET_ROWS copies row (r, i2, i3) of a to row (i1, i2, i3) of dst, where r = numbers[i1, i2, i3]. If r is out of range, GET_ROWS
+// writes zeros.
+// SET_ROWS copies row (i1, i2, i3) of a to row (r, i2, i3) of dst, where r = numbers[i1, i2 % numbers.ne[1], i3 % numbers.ne[2]].
+// If r is out of range, SET_ROWS writes nothing.
 struct cuda_rows_args {
     struct cuda_view dst, a, numbers;
-    int64_t n_rows;
-    int32_t size; // bytes per unchanged element; 0: elements are converted
+    int64_t n_rows; // rows to copy: of dst for GET_ROWS, of a for SET_ROWS
+    int32_t size;   // bytes per element, if elements are copied without conversion; 0: elements are converted
     int32_t pad;
 };
 
@@ -17,7 +19,7 @@ struct cuda_rows_args {
 struct cuda_copy_args {
     struct cuda_view dst, a;
     struct cuda_index dst_index, a_index; // if there are 2^31 or more elements, d0.d is 0 and the kernel divides by ne
-    int64_t n;                            // elements, blocks or 16-byte words, by kernel
-    int32_t size;                         // bytes per unchanged element or block; 0: converted
+    int64_t n;                            // by kernel: elements, blocks, 16-byte words, or matrices to transpose
+    int32_t size;                         // bytes per element or block, if they are copied without conversion; 0: converted
     int32_t block;                        // elements per block of a
 };

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// attention.c: FLASH_ATTN_EXT. Terms: group: the heads that share keys; row: one head of one query. Kernels (kernel/attn*.cuh):
+// attention.c: FLASH_ATTN_EXT. A group is the heads that share keys. A row is one head of one query. A split is the part of the
+// keys that one block processes. Kernels (kernel/attn*.cuh):
 //   attn90: many queries with f16 keys and values on sm_90a, after attn_mask has classified the mask's tiles
 //   attn_few: up to 8 rows per group, with f16 or q8_0 keys and values
 //   attn_wide: head dimensions above 256
 //   attn: all other cases
-// attn_few, attn_wide and attn split the keys until every multiprocessor has blocks. attn_join combines the splits.
+// attn_few, attn_wide and attn divide the keys into so many splits that every multiprocessor has blocks. attn_join combines the
+// results of the splits.
 
 #include "cuda/kernel/attn_args.h"
 
@@ -43,23 +45,23 @@ static bool is_known_type(enum ggml_type t) {
     return cuda_is_float(t) || t == GGML_TYPE_Q8_0 || t == GGML_TYPE_Q4_0;
 }
 
-// Conditions of a tensor map (TMA): f16, addresses and strides are multiples of 16.
+// Returns whether a tensor map (TMA) can describe t: t is f16, and its address and strides are multiples of 16 bytes.
 static bool can_map(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F16 && ((uintptr_t) t->data | t->nb[1] | t->nb[2] | t->nb[3]) % 16 == 0;
 }
 
-// Whether keys and values need no unpacking to f16.
+// Returns whether the kernel reads keys and values as they are, without unpacking them to f16.
 static bool is_direct(const struct attn *a) {
     return can_map(a->k) && can_map(a->v) && a->k->ne[0] == a->d && a->v->ne[0] == a->d;
 }
 
-// Bytes between rows in shared memory; equals attn_pitch() in kernel/attn.cuh.
+// Returns the bytes between rows in shared memory; equals attn_pitch() in kernel/attn.cuh.
 static size_t pitch_of(const struct ggml_tensor *t) {
     return (((ggml_row_size(t->type, t->ne[0]) + 30) / 16) | 1) * 16;
 }
 
-// Shared memory holds n_stages stages of keys and values per warp, and rows unpacked to f16. At the end, it holds the sums of the
-// warps instead.
+// Returns the bytes of shared memory of a block of attn. Shared memory holds n_stages stages of keys and values per warp, and
+// rows unpacked to f16. At the end, it holds the sums of the warps instead.
 static size_t split_shared(const struct attn *a, int n_stages) {
     const size_t stage = ROWS * (pitch_of(a->k) + pitch_of(a->v));
     const size_t unpacked = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
@@ -91,8 +93,8 @@ static void use_attn(const struct cuda_traits *traits, struct attn *a) {
     a->shared = split_shared(a, a->n_stages);
 }
 
-// For head dimensions 64 and 128 and up to 8 rows. If there are many keys, each multiprocessor runs one block of 12 or 16 warps,
-// so that fewer splits must be combined.
+// Chooses attn_few and returns true if it supports the op and fits into shared memory: head dimensions 64 and 128, up to 8 rows
+// per group. If there are many keys, each multiprocessor runs one block of 12 or 16 warps, so that fewer splits must be combined.
 static bool try_few(const struct cuda_traits *traits, struct attn *a) {
     enum { FEW = 8, STAGES = 3, KEYS = 16, MANY_KEYS = 768 };
     static const struct split_kernel few[2] = {{"attn_few_f16_64", FEW, 4, 4, 64}, {"attn_few_f16_128", FEW, 4, 3, 64}};
@@ -118,6 +120,7 @@ static void use_wide(struct attn *a) {
     a->shared = (size_t) ((WIDE_ROWS + WIDE_KEYS) * (ATTN_WIDE + 8) * 2 + WIDE_WARPS * 16 * WIDE_KEYS * 4);
 }
 
+// Sets the tiles, the splits and the work memory of a kernel that splits the keys.
 static void set_splits(const struct cuda_traits *traits, struct attn *a) {
     const int64_t n_kv = a->k->ne[1], unit = a->kernel.unit;
     a->n_tiles = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
@@ -266,7 +269,7 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
     return a;
 }
 
-// A box has k_rows rows of 64 f16, in the swizzled order that wgmma reads.
+// Describes t for copies of boxes. A box has k_rows rows of 64 f16, in the swizzled order that wgmma reads.
 static enum ggml_status set_map(struct cuda_run *r, const struct ggml_tensor *t, int k_rows, struct attn90_map *map) {
     enum { FLOAT16 = 6, SWIZZLE_128 = 3, PROMOTE_256 = 3 };
     const uint64_t dims[4] = {(uint64_t) t->ne[0], (uint64_t) t->ne[1], (uint64_t) t->ne[2], (uint64_t) t->ne[3]};

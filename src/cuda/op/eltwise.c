@@ -16,6 +16,7 @@ static bool unary_supports(const struct cuda_device *dev, const struct ggml_tens
     return map_supports(dev, op) && param_i32(op, 0) >= 0 && param_i32(op, 0) < GGML_UNARY_OP_COUNT;
 }
 
+// what: the value of cuda_map_args.what. p: four parameters of the op.
 static enum ggml_status map_launch(struct cuda_run *r, struct ggml_tensor *op, int32_t what, const float *p) {
     const struct ggml_tensor *a = op->src[0] != NULL ? op->src[0] : op;
     const int64_t n = ggml_nelements(op);
@@ -47,7 +48,8 @@ static bool binary_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
-// Returns whether element i of a belongs to element i % n_b of b.
+// For contiguous a and b, where b has n_b elements. Returns whether the op combines element i of a with element i % n_b of b.
+// This holds if b has the first extents of a and its other extents are 1.
 static bool repeats_whole(const struct ggml_tensor *b, const struct ggml_tensor *a) {
     int i = 0;
     while (i < 4 && b->ne[i] == a->ne[i]) {

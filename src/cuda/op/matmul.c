@@ -14,7 +14,8 @@
 
 // ---- types ----
 
-// HOT: common types, with kernels for one column and for two tile widths. COLD: types without mv and with one tile width.
+// HOT types are common: they have a kernel for one column (mv) and kernels for two tile widths. COLD types have no mv kernel and
+// one tile width.
 // clang-format off
 #define MID(name) {"mid90_" #name "_8", "mid90_" #name "_16", "mid90_" #name "_32", "mid90_" #name "_64"}
 #define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name)}
@@ -124,7 +125,8 @@ static char *columns_get(
 static int64_t mmv_chunk(enum ggml_type t) { // elements per chunk; equals the chunk size in kernel/decode.cuh
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 ? 128 : 256;
 }
-// 16 warps need twice as much shared memory for rings as 8. If shared memory is small, 8 warps leave more for stages and columns.
+// Returns the warps per block. 16 warps need twice as much shared memory for rings as 8. If shared memory is small, 8 warps leave
+// more for stages and columns.
 static int64_t mmv_warps(const struct cuda_run *r, enum ggml_type t) {
     const bool has_room = r->traits->shared_max >= 200 * 1024;
     return t == GGML_TYPE_F32 || t == GGML_TYPE_Q8_0 || !has_room ? MMV_WARPS_LARGE : MMV_WARPS;
@@ -167,6 +169,7 @@ static size_t floats_shared(const struct ggml_tensor *x) { // bytes of the colum
     return (size_t) (MF_COLS * x->ne[0]) * sizeof(float) + 2 * MF_THREADS / 32 * MF_ROWS * MF_COLS * sizeof(float);
 }
 
+// Returns whether mf can compute the product.
 static bool can_run_floats(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const uintptr_t bits =
@@ -260,7 +263,7 @@ static bool matmul_supports(CUDA_DEV, const struct ggml_tensor *op) {
     return rows && fits && aligned && x->ne[1] / 8 < 65535;
 }
 
-// cuBLAS computes a single product of dense weights with many columns.
+// Returns whether cuBLAS computes the product: a single product (not a batch) of dense weights with many columns.
 static bool can_run_blas(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     return !ggml_is_quantized(t->type) && x->ne[1] > CUDA_MM_WIDE && x->ne[2] * x->ne[3] == 1 && x->type == GGML_TYPE_F32 &&

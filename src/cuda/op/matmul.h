@@ -35,8 +35,8 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: weights o
 struct cuda_columns {
     int nt;              // columns per tile; 0: contiguous columns, no tiles
     bool is_mid;         // mid90 computes the tiles
-    bool plain;          // the layout that cuBLAS reads; nt is 1
-    bool rest;           // rounding residuals follow the columns; requires nt 0
+    bool plain;          // the columns have the layout that cuBLAS reads: no tiles, no scales; nt is 1
+    bool rest;           // the columns are followed by their rounding residuals (x minus the rounded x); requires nt 0
     int64_t n;           // number of columns, rounded up to whole tiles
     int64_t nz;          // number of products in the batch
     size_t columns_size; // bytes of the converted columns
@@ -48,7 +48,7 @@ struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int
 int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid);
 // Returns whether mid90 can read the weights w: the GPU has the kernels, and all rows begin at multiples of 16 bytes.
 bool cuda_can_mid(const struct cuda_device *dev, const struct ggml_tensor *w);
-int cuda_column_type(enum ggml_type t); // value for x_type of struct act_args
+int cuda_column_type(enum ggml_type t); // returns the value of act_args.x_type for columns of type t
 // Launches mid90 with tiles of nt columns: 8, 16, 32 or 64.
 enum ggml_status cuda_mid_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) BERTH_MUST_USE;
 enum ggml_status cuda_mm_tiles(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// mmid.c: MUL_MAT_ID. Slot: index of an expert in a token's list. If there are few (token, slot) pairs, each pair is a product of
-// one column (kernel/mv.cuh). Otherwise the columns are sorted by expert into tiles (kernel/mmid.cu), and one launch computes all
-// tiles (mid90.cuh, mma90.cuh).
+// mmid.c: MUL_MAT_ID. Each token has a list of experts. A slot is an index in that list. If there are few (token, slot) pairs,
+// each pair is a product of one column (kernel/mv.cuh). Otherwise the columns are sorted by expert into tiles (kernel/mmid.cu),
+// and one launch computes all tiles (mid90.cuh, mma90.cuh).
 
 #include "cuda/op/matmul.h"
 
@@ -9,7 +9,7 @@
 
 // Layout of the arena: [columns][scales][lists: expert per tile, source and destination per column].
 struct plan {
-    bool vectors; // products of one column; only n_pairs is used
+    bool vectors; // each pair is a product of one column; of the other fields, only n_pairs is set
     bool mid;     // mid90 computes the tiles, otherwise mma90
     int nt;       // columns per tile
     int64_t n_pairs, n_tiles;

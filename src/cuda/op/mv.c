@@ -8,12 +8,14 @@
 
 // ---- one launch ----
 
+// Returns the elements of a row in one stage of a warp's ring.
 static int64_t step_of(const struct cuda_mm_type *t) {
     if (ggml_is_quantized(t->type)) {
         return 2048;
     }
     return t->type == GGML_TYPE_F32 ? 512 : 1024;
 }
+// Returns the bytes of a column of k elements in shared memory (mv.cuh).
 static int64_t column_size(const struct cuda_mm_type *t, int64_t k) {
     return ggml_is_quantized(t->type) ? k / 32 * 48 : cuda_round_up(k, 8) * 4;
 }
@@ -131,7 +133,7 @@ static bool chain_accepts(
            ggml_nrows(w) == w->ne[1] && cuda_is_const(graph, w) && w->type == first->type && w->nb[1] == first->nb[1];
 }
 
-// The node after the products joins if it is a gate of two products or an ADD of one product.
+// Adds node i, which follows the products, to the chain if it is a gate of two products or an ADD of one product.
 static void chain_extend(const struct ggml_cgraph *graph, int i, struct chain *c) {
     const struct ggml_tensor *glu = node_at(graph, i, GGML_OP_GLU), *sum = node_at(graph, i, GGML_OP_ADD);
     if (c->n_mm == 2 && glu != NULL && is_row(glu) && cuda_is_used_once(graph, c->mm[0]) && cuda_is_used_once(graph, c->mm[1]) &&
@@ -156,7 +158,9 @@ static const struct ggml_tensor *first_result(const struct chain *c) {
     return c->sum != NULL ? c->sum : c->mm[0];
 }
 
-// Returns whether no result overlaps another result or memory that another thread may still read.
+// Returns whether the chain may write its results while other threads still read: no result overlaps another result, the column
+// or the weights of the norm, and a result overlaps the other source of ADD only if each thread reads an element just before it
+// writes that element.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *out[MV_PARTS] = {first_result(c), c->mm[1], c->mm[2]};
     const int n_out = c->glu != NULL ? 1 : c->n_mm;
@@ -174,7 +178,7 @@ static bool may_write(const struct chain *c) {
     return true;
 }
 
-// n is 0 if there is no chain of at least two nodes.
+// Returns the chain that starts at node i. If there is no chain of at least two nodes, n is 0.
 static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
     struct chain c = {0};
     const struct ggml_tensor *in = norm_at(graph, i, &c), *mm;

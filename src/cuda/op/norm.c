@@ -17,7 +17,7 @@ static bool norm_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_nrows(op) <= ROWS_MAX;
 }
 
-// True for an absent view.
+// Returns whether the rows of a view have ne0 elements and can be read as float4. Returns true for an absent view.
 static bool can_read_float4(const struct cuda_view *v, int64_t ne0) {
     return v->p == NULL || (v->ne[0] == ne0 && v->nb[0] == 4 &&
                                ((uintptr_t) v->p | (uintptr_t) v->nb[1] | (uintptr_t) v->nb[2] | (uintptr_t) v->nb[3]) % 16 == 0);
@@ -72,7 +72,7 @@ struct chain {
     int n;                               // number of nodes of the chain
 };
 
-// The chain has at most `most` nodes. n is 0 if there is no chain of at least two nodes.
+// Returns the chain of at most `most` nodes that starts at node i. If there is no chain of at least two nodes, n is 0.
 static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
     struct chain c = {0};
     const struct ggml_tensor *node = graph->nodes[i];

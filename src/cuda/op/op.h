@@ -17,7 +17,7 @@ static inline struct cuda_view cuda_view_of(const struct ggml_tensor *t) {
     return v;
 }
 
-// Requires 1 <= d < 2^31.
+// Returns the constants for a fast division by d. Requires 1 <= d < 2^31.
 static inline struct cuda_div cuda_div_of(int64_t d) {
     uint32_t shift = 0;
     while (shift < 31 && (1u << shift) < (uint32_t) d) {
@@ -29,7 +29,7 @@ static inline struct cuda_div cuda_div_of(int64_t d) {
 
 #define CUDA_INDEX_MAX (INT64_C(1) << 31) // cuda_index requires fewer elements
 
-// If t has too many elements, d0.d is 0, and kernels divide by the extents.
+// Returns the divisors of t. If t has CUDA_INDEX_MAX or more elements, d0.d is 0, and kernels divide by the extents of t.
 static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
     if (ggml_nelements(t) >= CUDA_INDEX_MAX) {
         return (struct cuda_index){.d0 = {.d = 0}};
@@ -39,12 +39,13 @@ static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
         .d012 = cuda_div_of(t->ne[0] * t->ne[1] * t->ne[2])};
 }
 
-// Returns the number of blocks, limited to what keeps every multiprocessor busy. Kernels loop in strides of the grid.
+// Returns the number of blocks of `size` threads for n elements, limited to what keeps every multiprocessor busy. If the grid has
+// fewer threads than elements, the kernel loops over the elements in strides of the grid.
 static inline unsigned cuda_blocks(const struct cuda_run *r, int64_t n, int size) {
     return (unsigned) max_i64(1, min_i64((n + size - 1) / size, (int64_t) r->traits->n_sm * (2048 / size) * 4));
 }
 
-// Sets overlap, so the kernel must call dep_wait() or wait_for_previous().
+// Sets cuda_dims.overlap, so the kernel must call dep_wait() or wait_for_previous().
 static inline struct cuda_dims cuda_grid(int64_t x, int64_t y, int64_t z, int64_t block, int64_t shared_size) {
     return (struct cuda_dims){.grid = {(unsigned) x, (unsigned) y, (unsigned) z},
         .block = {(unsigned) block},
@@ -70,7 +71,7 @@ static inline struct cuda_op_args cuda_op_args_of(const struct ggml_tensor *op) 
     return g;
 }
 
-// For kernels with one thread per element and no further arguments.
+// Runs an op whose kernel has one thread per element and no arguments except struct cuda_op_args.
 static inline enum ggml_status cuda_elementwise_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_op_args g = cuda_op_args_of(op);
     return cuda_launch_one(r, r->row->kernel, cuda_dims_1d(r, g.n, 256), &g);
@@ -79,7 +80,7 @@ static inline enum ggml_status cuda_elementwise_run(struct cuda_run *r, struct g
 static inline bool cuda_is_float(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
 }
-// For a row of one element, nb[0] does not matter.
+// Returns whether the elements of each row are contiguous. For a row of one element, nb[0] does not matter.
 static inline bool cuda_rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) || t->ne[0] == 1;
 }
@@ -98,12 +99,12 @@ static inline const struct ggml_tensor *cuda_other_source(const struct ggml_tens
     return node->src[node->src[0] == from];
 }
 
-// Types that kernel/dequant.cuh reads.
+// Returns whether kernel/dequant.cuh reads elements of type t.
 static inline bool cuda_can_widen(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 || ggml_is_quantized(t);
 }
 
-// Types with blocks of 32 that kernel/quantize.cuh writes.
+// Returns whether t is a type with blocks of 32 that kernel/quantize.cuh writes.
 static inline bool cuda_can_quantise(enum ggml_type t) {
     return t == GGML_TYPE_Q8_0 || t == GGML_TYPE_Q4_0 || t == GGML_TYPE_Q4_1 || t == GGML_TYPE_Q5_0 || t == GGML_TYPE_Q5_1 ||
            t == GGML_TYPE_IQ4_NL || t == GGML_TYPE_MXFP4;

@@ -14,18 +14,21 @@
 
 #define BLOCK 256
 
-// Quantised blocks move as one element and must be contiguous within a row.
+// Returns whether place_any can move the elements of t. A quantised block moves as one element, and the blocks of a row must be
+// contiguous.
 static bool is_movable(const struct ggml_tensor *t) {
     return t != NULL && (ggml_blck_size(t->type) == 1 || t->nb[0] == ggml_type_size(t->type));
 }
 
-// Each quantised block counts as one element.
+// Returns a view of t in which each quantised block counts as one element.
 static struct cuda_view view_in_blocks(const struct ggml_tensor *t) {
     struct cuda_view v = cuda_view_of(t);
     v.ne[0] /= ggml_blck_size(t->type);
     return v;
 }
 
+// what: the value of cuda_rearrange_args.what, which differs from op->op for a circular PAD. p: parameters; see source_of in
+// kernel/rearrange.cu.
 static enum ggml_status place_launch(struct cuda_run *r, struct ggml_tensor *op, enum ggml_op what, const int32_t p[4]) {
     struct ggml_tensor shape = *op;
     shape.ne[0] = op->ne[0] / ggml_blck_size(op->type);

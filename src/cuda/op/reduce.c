@@ -98,6 +98,7 @@ static bool sort_supports(CUDA_DEV, const struct ggml_tensor *op) {
            a->ne[0] <= INT32_MAX / 2 && same_rows(a, op) && ggml_nrows(a) <= INT32_MAX;
 }
 
+// Returns the row length of the bitonic network: the smallest power of two that is at least n and at least 2.
 static int64_t sort_padded(int64_t n) {
     int64_t p = 2;
     while (p < n) {
@@ -112,6 +113,7 @@ static size_t sort_extra(CUDA_DEV, const struct ggml_tensor *op) {
     return n > SORT_SHARED ? (size_t) n * (size_t) ggml_nrows(a) * sizeof(uint64_t) : 0;
 }
 
+// Sorts rows in device memory (args->keys), with one launch per step of the bitonic network.
 static enum ggml_status sort_long(struct cuda_run *r, struct cuda_sort_args *args) {
     const struct cuda_dims dims = cuda_dims_1d(r, args->n_rows * args->n_pad, BLOCK);
     enum ggml_status status = cuda_launch_one(r, "sort_fill", dims, args);

@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { EARLY_TOKENS = 8 }; // with more tokens, an early start does not matter
+enum { EARLY_TOKENS = 8 }; // largest number of tokens for which is_early is set; with more tokens, an early start does not matter
 
 static bool mode_is_valid(const struct ggml_tensor *op) {
     const int32_t n_dims = param_i32(op, 1), mode = param_i32(op, 2), n_offs = param_i32(op, 15);
@@ -103,8 +103,8 @@ static enum ggml_status rope_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- fusion of ROPE, views of its result, and SET_ROWS: the rotated rows are written directly into the cache ----
 
-// Returns the SET_ROWS that reads the result of the ROPE at node i through views that flatten it to one row per token. *n: nodes
-// from the ROPE to the SET_ROWS. Returns NULL if another node is between them.
+// Returns the SET_ROWS that reads the result of the ROPE at node i through views that flatten it to one row per token. Stores in
+// *n the number of nodes from the ROPE to the SET_ROWS, both included. Returns NULL if another node is between them.
 static const struct ggml_tensor *set_rows_after(const struct ggml_cgraph *graph, int i, int *n) {
     const struct ggml_tensor *from = graph->nodes[i];
     for (int at = i + 1; at < graph->n_nodes && at < i + 4; at++) {
@@ -130,7 +130,8 @@ static bool sets_cache_rows(const struct ggml_tensor *set) {
            (set->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
 }
 
-// Returns the number of nodes from ROPE to SET_ROWS. 0: node i is not a ROPE whose rows go into the cache.
+// Returns the number of nodes from the ROPE at node i to its SET_ROWS, both included. 0: node i is not a ROPE whose rows go into
+// the cache.
 static int rope_set_at(const struct ggml_cgraph *graph, int i) {
     const struct ggml_tensor *rope = graph->nodes[i];
     int n = 0;
@@ -149,6 +150,7 @@ static int set_match(CUDA_DEV, const struct ggml_cgraph *graph, int i) {
     return rope_set_at(graph, i);
 }
 
+// Makes job g write its rows into the cache, as the SET_ROWS `set` does.
 static void args_set_cache(const struct ggml_cgraph *graph, struct cuda_rope_args *g, const struct ggml_tensor *set) {
     const struct ggml_tensor *numbers = set->src[1];
     g->dst.p = set->data;
@@ -173,10 +175,11 @@ const struct cuda_fusion cuda_fusion_rope_set = {.name = "rope into the cache", 
 // ---- fusion in one launch: ROPE of queries; ROPE of keys and SET_ROWS into the cache; SET_ROWS of values into the cache ----
 
 struct rope_qkv {
-    const struct ggml_tensor *query, *key, *key_set, *value_set;
-    int n; // number of nodes
+    const struct ggml_tensor *query, *key, *key_set, *value_set; // ROPE, ROPE, SET_ROWS, SET_ROWS
+    int n;                                                       // number of nodes; 0: no fusion
 };
 
+// Returns the index of the first node from i on that is not a view.
 static int next_computed(const struct ggml_cgraph *graph, int i) {
     while (i < graph->n_nodes && (graph->nodes[i]->op == GGML_OP_RESHAPE || graph->nodes[i]->op == GGML_OP_VIEW ||
                                      graph->nodes[i]->op == GGML_OP_PERMUTE || graph->nodes[i]->op == GGML_OP_TRANSPOSE)) {
@@ -185,13 +188,14 @@ static int next_computed(const struct ggml_cgraph *graph, int i) {
     return i;
 }
 
-// Whether rows of values can be cut into heads, so that threads process them like keys.
+// Returns whether rows of values can be cut into heads of `head` elements, so that threads process them like keys.
 static bool is_in_heads(const struct ggml_tensor *set, int64_t head) {
     const struct ggml_tensor *rows = set->src[0];
     return rows->ne[0] % head == 0 && rows->nb[0] == ggml_type_size(rows->type) && rows->ne[2] == 1 && rows->ne[3] == 1;
 }
 
-// Returns whether the three jobs are independent. Queries may be rotated in place.
+// Returns whether the three jobs are independent: no job writes what another job reads or writes. Queries may be rotated in
+// place.
 static bool may_run_together(const struct rope_qkv *t) {
     const struct ggml_tensor *out[] = {t->query, t->key_set, t->value_set};
     const struct ggml_tensor *in[] = {t->query->src[0], t->query->src[1], t->query->src[2], t->key->src[0], t->key->src[1],
@@ -212,6 +216,7 @@ static bool may_run_together(const struct rope_qkv *t) {
     return true;
 }
 
+// Returns the fusion that starts at node i. If no fusion starts there, n is 0.
 static struct rope_qkv qkv_at(const struct ggml_cgraph *graph, int i) {
     struct rope_qkv t = {.query = graph->nodes[i]};
     const int key = next_computed(graph, i + 1);

@@ -93,7 +93,7 @@ static bool copy_supports(CUDA_DEV, const struct ggml_tensor *op) {
            (is_plain(op->type) || op->ne[0] % 32 == 0);
 }
 
-// Each quantised block counts as one element.
+// Returns a copy of t in which each quantised block counts as one element.
 static struct ggml_tensor in_blocks(const struct ggml_tensor *t) {
     struct ggml_tensor b = *t;
     b.ne[0] /= ggml_blck_size(t->type);
