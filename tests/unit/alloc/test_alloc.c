@@ -50,7 +50,8 @@ struct test_graph {
     struct ggml_tensor *x, *out;
 };
 
-// x -> a -> b -> c -> d -> e, all of one size. The last node adds d or a to e: equal counts and sizes, but one edge differs.
+// Builds the chain x -> a -> b -> c -> d -> e of tensors of the same size. The last node adds a to e if `moved` is set, otherwise
+// d to e. Both graphs have the same counts and sizes, but one edge differs.
 static struct test_graph two_ways(bool moved) {
     struct test_graph w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -68,7 +69,7 @@ static struct test_graph two_ways(bool moved) {
 static void moved_edge_is_a_new_plan(void **state) {
     (void) state;
     ggml_gallocr_t galloc = on_host();
-    for (int k = 0; k < 6; k++) { // alternating: both plans are kept
+    for (int k = 0; k < 6; k++) { // the two graphs alternate, and the allocator keeps both plans
         struct test_graph w = two_ways(k % 2 == 1);
         assert_true(ggml_gallocr_alloc_graph(galloc, w.graph));
         assert_true(berth_gallocr_verify(galloc, w.graph));
@@ -82,8 +83,8 @@ static void moved_edge_is_a_new_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// out = a + b + r. p and a are copies of x, r is a copy of p. If `twice` is set, b and a are the same tensor. The graph then
-// lists this tensor a second time after r, the last reader of p. Otherwise b is another copy of x.
+// Builds out = a + b + r. p and a are copies of x, and r is a copy of p. If `twice` is set, b and a are the same tensor, and the
+// graph lists this tensor a second time after r, the last reader of p. Otherwise b is another copy of x.
 static struct test_graph listed_twice(bool twice) {
     struct test_graph w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -117,7 +118,8 @@ static void listed_twice_is_another_graph(void **state) {
     }
 }
 
-// Returns the size for two results of one input, or (twice) for one result that is listed twice.
+// Returns the size of the buffer for a graph with two results of one input. If `twice` is set, the graph has one result, which is
+// listed twice.
 static size_t size_of_pair(ggml_gallocr_t galloc, bool twice) {
     struct ggml_context *ctx = new_context(32);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
@@ -143,7 +145,8 @@ static void listed_twice_is_another_size(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// Returns the size for a graph whose second node reads an unlisted tensor. If is_read_first is set, the first node reads it, too.
+// Returns the size of the buffer for a graph whose second node reads a tensor that the graph does not list. If is_read_first is
+// set, the first node reads this tensor, too.
 static size_t size_with_unlisted(ggml_gallocr_t galloc, bool is_read_first) {
     struct ggml_context *ctx = new_context(32);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
@@ -199,7 +202,7 @@ static void moved_views_use_the_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
-// out = first half of y + second half of y, with y = relu(x). Both halves are views of y. x has n elements.
+// Builds y = relu(x) and out = first half of y + second half of y. Both halves are views of y. x has n elements.
 static struct test_graph shaped(int64_t n) {
     struct test_graph w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -235,8 +238,8 @@ static void smaller_graphs_use_the_plan(void **state) {
     struct test_graph bigger = shaped(1024);
     assert_true(ggml_gallocr_alloc_graph(galloc, bigger.graph)); // the buffers grow automatically
     assert_true(ggml_gallocr_get_buffer_size(galloc, 0) > size);
-    // The tensors of the first graph still refer to the replaced buffer. The allocator must not mistake that buffer for memory of
-    // the caller. So it places the graph again.
+    // The tensors of the first graph still refer to the replaced buffer. If the allocator took that buffer for memory of the
+    // caller, it would leave the tensors there. It must place the graph again.
     assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
     assert_true(berth_gallocr_verify(galloc, big.graph));
     assert_ptr_equal(big.x->buffer, bigger.x->buffer);
@@ -425,7 +428,8 @@ static void odd_graphs(void **state) {
 
 // ---- large graphs ----
 
-// n results of different sizes. Every second one dies, so n / 2 holes exist at once.
+// The graph computes n results of different sizes. The first pass reads every second result for the last time. After this pass
+// the memory between the other results is free, so n / 2 holes exist at the same time.
 static void many_holes(void **state) {
     (void) state;
     enum { n = 700 };
@@ -490,13 +494,13 @@ static void chunks_and_shared_types(void **state) {
         node_ids[i] = i % 2;
         leaf_ids[i] = i % 2;
     }
-    fake.max_size = 128; // two tensors
+    fake.max_size = 128; // a buffer holds two tensors
     ggml_backend_buffer_type_t types[2] = {&fake.buft, &fake.buft};
     ggml_gallocr_t galloc = ggml_gallocr_new_n(types, 2);
     size_t sizes[2];
     ggml_gallocr_reserve_n_size(galloc, graph, node_ids, leaf_ids, sizes);
     assert_int_equal(sizes[0], 16 * 64);
-    assert_int_equal(sizes[1], 0); // the same type: one pool
+    assert_int_equal(sizes[1], 0); // both entries are the same buffer type, which has one pool
     assert_true(ggml_gallocr_reserve_n(galloc, graph, node_ids, leaf_ids));
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 16 * 64);
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 1), 0);
@@ -538,7 +542,7 @@ static size_t align_4(ggml_backend_buffer_type_t type) {
     return (void) type, 4;
 }
 
-// n inputs of the given sizes in floats, all alive until the end.
+// Builds a graph with n inputs that are all alive until the end. sizes: floats per input.
 static struct test_graph inputs_of(const int64_t *sizes, int n) {
     struct test_graph w = {.ctx = new_context(32)};
     w.graph = ggml_new_graph_custom(w.ctx, 32, false);
@@ -551,14 +555,15 @@ static struct test_graph inputs_of(const int64_t *sizes, int n) {
     return w;
 }
 
+// Allocates the graph. Asserts that the plan is valid and that the buffer then has `size` bytes.
 static void holds(ggml_gallocr_t galloc, struct ggml_cgraph *graph, size_t size) {
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_true(berth_gallocr_verify(galloc, graph));
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
 }
 
-// Chunks of at most 32 bytes. A new graph that needs more memory gets as much as a new allocator would give it. Alternating graphs
-// reach a stable size.
+// A buffer consists of chunks of at most 32 bytes. If a new graph needs more memory, the buffer gets the size that a new
+// allocator would give it. If graphs alternate, the size becomes stable.
 static void growing_takes_what_a_fresh_one_would(void **state) {
     (void) state;
     struct ggml_backend_buffer_type small = *ggml_backend_cpu_buffer_type();
@@ -709,7 +714,7 @@ static void wrong_calls(void **state) {
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 1), 0);
     assert_int_equal(ggml_gallocr_get_buffer_size(NULL, 0), 0);
     ggml_build_forward_expand(graph, ggml_add(ctx, floats(ctx, 2, "a"), floats(ctx, 3, "b")));
-    assert_false(ggml_gallocr_alloc_graph(galloc, graph)); // poison
+    assert_false(ggml_gallocr_alloc_graph(galloc, graph)); // the sum is poison, because its sources have different shapes
     assert_non_null(strstr(berth_last_error(), "ggml_add"));
     ggml_gallocr_free(NULL);
     ggml_gallocr_free(galloc);

@@ -77,8 +77,8 @@ struct net {
     int node_ids[64], leaf_ids[64];
 };
 
-// x -> sums of the results one and four steps before, some of them through views -> out. Pairs of nodes alternate between the two
-// memory types.
+// Builds a chain of sums from x to out. Each sum adds the results of one and of four steps before, some of them through views.
+// Pairs of nodes alternate between the two memory types.
 static struct net net_new(int64_t n) {
     struct net k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
     if (k.ctx == NULL) {
@@ -120,7 +120,8 @@ static void forget(struct net *k) {
     }
 }
 
-// One complete use: reserve, place, check, compute, report, save, load, another graph. Returns false if a call failed.
+// Uses an allocator from its creation to its end: reserves, places, checks and computes graph k, reports, saves and loads its
+// plan, then places the other graph. Returns false if a call failed.
 static bool one_life(struct net *k, struct net *other) {
     ggml_gallocr_t galloc = two_memories();
     size_t sizes[2] = {0};

@@ -22,7 +22,7 @@ struct chain {
     struct ggml_tensor *x, *a, *b, *c, *out;
 };
 
-// x -> a -> b, c = a * b -> out; all have 64 floats
+// Builds x -> a -> b, c = a * b and c -> out. All tensors have 64 floats.
 static struct chain chain_new(void) {
     struct chain k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
     k.graph = ggml_new_graph_custom(k.ctx, 32, false);
@@ -279,7 +279,7 @@ static int count_files(const char *dir, const char *end) {
     return n;
 }
 
-// Replaces the C library's function: it returns NULL in a setuid program.
+// This function replaces secure_getenv of the C library, which returns NULL in a setuid program.
 static bool is_setuid;
 __attribute__((visibility("default"))) char *secure_getenv(const char *name) {
     return is_setuid ? NULL : getenv(name);

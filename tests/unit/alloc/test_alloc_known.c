@@ -43,7 +43,8 @@ static void verify(ggml_gallocr_t galloc, struct sample *m) {
     }
 }
 
-// a -> b, c = b + p. p has memory of the caller. If is_result is set, p is a result that reads a. Otherwise p is a parameter.
+// Builds a -> b and c = b + p. p has memory of the caller. If is_result is set, p is a result that reads a. Otherwise p is a
+// leaf.
 static struct sample with_placed_node(bool is_result, float *memory) {
     struct sample m = sample_new();
     struct ggml_tensor *x = floats(m.ctx), *a = ggml_cont(m.ctx, x), *b = ggml_sqr(m.ctx, a);
@@ -68,8 +69,8 @@ static void node_with_memory_reads(void **state) {
     }
 }
 
-// x -> a -> b -> mid -> c, d = c + u. If is_listed is set, u is a. Otherwise u is a separate tensor with the form of a, which the
-// graph does not list.
+// Builds x -> a -> b -> mid -> c and d = c + u. If is_listed is set, u is the tensor a. Otherwise u is a separate tensor with the
+// same op, sources and shape as a, and the graph does not list it.
 static struct sample source_unlisted(bool is_listed) {
     struct sample m = sample_new();
     struct ggml_tensor *x = floats(m.ctx), *a = ggml_cont(m.ctx, x), *b = ggml_cont(m.ctx, a), *mid = ggml_cont(m.ctx, b);
@@ -109,7 +110,7 @@ static struct sample listed(bool is_twice) {
     return m;
 }
 
-// Buffers with init_tensor use another code path.
+// The buffers of this test have init_tensor. The allocator uses another code path for such buffers.
 static void node_is_listed_again(void **state) {
     (void) state;
     full_init();

@@ -16,7 +16,7 @@ struct copies {
     struct ggml_tensor *x, *leafs[N_COPIES], *copies[N_COPIES], *y;
 };
 
-// y = x, copied to one new leaf after the other
+// Copies x to a leaf, that leaf to the next leaf, and so on. y is the last copy.
 static struct copies copies_new(void) {
     struct copies k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 256 * 1024, .no_alloc = true})};
     k.graph = ggml_new_graph_custom(k.ctx, 128, false);

@@ -79,19 +79,20 @@ struct shape {
     float want[VOCAB * TOKENS];
 };
 
+// A rig is a set of backends with the weights of the model on them, and graphs of all shapes.
 struct rig {
     struct device dev[2];
     int n_devices;              // number of entries in dev
     ggml_backend_t backends[3]; // the CPU is the last
     int n_backends;
-    bool is_meta; // the first is a composite device of two, which has all weights
+    bool is_meta; // the first backend is a composite device of two devices, which has all weights
     struct ggml_context *ctx;
     struct ggml_tensor *placed[N_PLACED];
     ggml_backend_buffer_t buffers[N_PLACED];
     struct shape shapes[N_SHAPES];
 };
 
-// Every backend gets the same bytes.
+// Fills a tensor with values that depend only on the seed, so that the weights are the same in every rig.
 static void placed_fill(struct ggml_tensor *t, uint64_t seed) {
     static uint8_t bytes[KEYS * WIDTH * sizeof(float)];
     static float values[KEYS * WIDTH];
@@ -294,8 +295,8 @@ static bool is_right(const struct shape *s) {
 }
 
 struct count {
-    int n_failed, n_wrong;
-    int64_t n_made;
+    int n_failed, n_wrong; // computes that failed; computes with a wrong result
+    int64_t n_made;        // allocations
 };
 
 // Starts (on) or stops counting Berth's allocations. with_libc: libc's allocations fail, too; false if a test device needs them.

@@ -87,7 +87,7 @@ static void whole_context(void **state) {
     assert_int_equal(ggml_backend_alloc_ctx_tensors_from_buft_size(ctx, type), 0);
     assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, type)); // nothing left to do
 
-    // A view in another context of a placed tensor.
+    // ctx2 has a view of b, which is in another context and already has memory. The view gets an address in the buffer of b.
     struct ggml_context *ctx2 = new_context();
     struct ggml_tensor *far = ggml_view_1d(ctx2, b, 2, 8), *own = floats(ctx2, 1, "own");
     assert_null(far->buffer);
@@ -118,12 +118,12 @@ static void several_buffers(void **state) {
     assert_ptr_equal(t[0]->buffer, t[2]->buffer);
     assert_ptr_not_equal(t[2]->buffer, t[3]->buffer);
     assert_ptr_equal(view->buffer, t[n - 1]->buffer);
-    assert_int_equal(full.n_init, n + 1);
+    assert_int_equal(full.n_init, n + 1); // the fake device has initialised each tensor and the view
     ggml_backend_buffer_free(all);
     ggml_free(ctx);
 }
 
-// Whatever fails, no tensor gets an address.
+// If the allocation of a context fails at any point, no tensor gets an address and no memory stays allocated.
 static void failures_leave_no_trace(void **state) {
     (void) state;
     struct ggml_context *ctx = new_context();
@@ -146,7 +146,7 @@ static void failures_leave_no_trace(void **state) {
     assert_error("cannot allocate a buffer of type Fake of 128 bytes (buffer 3 of the context)");
     assert_null(a->data);
     ggml_backend_buffer_type_t nowhere = berth_file_buffer_type_new("/nonexistent/folder");
-    assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, nowhere)); // with the backend's error
+    assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, nowhere)); // the last error includes the error of the buffer type
     assert_error("(buffer 1 of the context): cannot create a file of");
     berth_file_buffer_type_free(nowhere);
 

@@ -66,7 +66,7 @@ static bool bare_is_host(ggml_backend_buffer_type_t buft) {
     return true;
 }
 
-// A buffer with memory and an address, but without any other function.
+// Makes a buffer over `memory` that has get_base and no other function.
 static ggml_backend_buffer_t bare_buffer(float *memory) {
     return ggml_backend_buffer_init(&bare_buft, (struct ggml_backend_buffer_i){.get_base = bare_base}, memory, N * sizeof(float));
 }
@@ -173,7 +173,7 @@ static void buffer_type_without_functions(void **state) {
     ggml_backend_buffer_free(empty);
 }
 
-// Buffers whose type has no name; the error messages must handle that.
+// The buffer has no functions, and its type has no name. Error messages must not need the name.
 static void buffer_without_functions(void **state) {
     (void) state;
     float memory[N] = {1, 2, 3}, data[N] = {9};

@@ -31,7 +31,7 @@
 #    define SANITIZED 0
 #endif
 
-static ggml_backend_t backend; // of the reference; NULL: skip
+static ggml_backend_t backend; // a backend of the reference; NULL: the tests are skipped
 
 static void need_reference(void) {
     if (backend == NULL) {
@@ -223,7 +223,7 @@ static void it_computes(void **state) {
     assert_true(largest_error(GGML_TYPE_Q4_0, host, false) < 8e-1);
 }
 
-// Its own buffer types repack weights and cannot be read back.
+// The reference has its own buffer types, which repack weights. Weights in them cannot be read back.
 static void it_repacks(void **state) {
     (void) state;
     need_reference();

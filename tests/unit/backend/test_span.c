@@ -11,7 +11,7 @@
 #define FAR ((size_t) 1 << 20)
 #define N_BYTES 4096
 
-// A buffer over the middle third of a block. The other thirds must not change.
+// The buffer covers the middle third of `memory`. The other thirds must not change.
 struct guarded_buffer {
     struct ggml_context *ctx;
     char *memory;
@@ -41,7 +41,7 @@ static void guarded_buffer_close(struct guarded_buffer *y) {
     free(y->memory);
 }
 
-// 16 floats at the end of the buffer.
+// Makes a tensor of the last 16 floats of the buffer.
 static struct ggml_tensor *last_floats(struct guarded_buffer *y) {
     struct ggml_tensor *a = ggml_new_tensor_1d(y->ctx, GGML_TYPE_F32, 16);
     assert_int_equal(ggml_backend_tensor_alloc(y->buffer, a, y->memory + 2 * N_BYTES - 64), GGML_STATUS_SUCCESS);
@@ -66,7 +66,7 @@ static void test_strides_that_wrap(void **state) {
     guarded_buffer_close(&y);
 }
 
-// Hand-made tensors.
+// The test sets extents and strides directly, because the constructors would refuse them.
 static void test_size_of_strides_that_wrap(void **state) {
     (void) state;
     struct guarded_buffer y = guarded_buffer_open();
@@ -119,7 +119,7 @@ static void test_compute_through_wild_views(void **state) {
     }
 }
 
-// A tensor whose extents grew after it was placed.
+// A program increases the extents of a tensor after the tensor was placed.
 static void test_compute_past_the_buffer(void **state) {
     (void) state;
     struct guarded_buffer y = guarded_buffer_open();
@@ -149,7 +149,7 @@ static void test_rows_that_tear_blocks(void **state) {
     guarded_buffer_close(&y);
 }
 
-// The view has 80 bytes, its source ends after 64.
+// Makes a view that spans 112 bytes of a source that has 64 bytes.
 static struct ggml_tensor *view_past_its_source(struct guarded_buffer *y) {
     struct ggml_tensor *v = ggml_view_2d(y->ctx, last_floats(y), 4, 4, 16 + 16, 0);
     assert_false(berth_is_poison(v));

@@ -46,6 +46,7 @@ static struct ggml_cgraph *backward(struct ggml_tensor *y) {
     return g;
 }
 
+// Asserts that the backward pass of y is refused with an error that contains `text`, and that the graph cannot be computed.
 static void refused(struct ggml_tensor *y, const char *text) {
     if (berth_is_poison(y)) {
         fail_msg("the op was not made: %s", berth_poison_error(y));

@@ -40,7 +40,7 @@ static void *build(void *arg) {
     return NULL;
 }
 
-// Whether the name is "leaf_N" for a possible N, and not a mix of two names.
+// Returns whether the name is "leaf_N" for a possible N, and not a mix of two names.
 static bool is_name(const char *name, int n_before) {
     for (int i = 0; i <= n_before + 2 * N_SHARED + 1; i++) {
         char expected[16];

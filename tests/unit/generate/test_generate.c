@@ -65,6 +65,7 @@ static bool stop_later(void *user) {
     return --*n < 0;
 }
 
+// What a run of the token loop has generated. ok: the run succeeded; otherwise `error` is set.
 struct answer {
     struct berth_stream text;
     struct generate_result made;

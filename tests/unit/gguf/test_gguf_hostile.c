@@ -79,6 +79,7 @@ static struct gguf_context *read_exactly(const struct bytes *b, size_t size, str
     return g;
 }
 
+// Asserts that reading the bytes fails with an error that contains `text` and names the offset; -1: any offset. Then empties b.
 static void refused(struct bytes *b, const char *text, int64_t offset) {
     berth_clear_error();
     put_padding(b);
@@ -464,7 +465,7 @@ static void every_call_accepts_invalid_arguments(void **state) {
     gguf_free(g);
 }
 
-// ---- names that fall into one slot ----
+// ---- names that fall into one slot of the hash table ----
 
 // Writes a name of n_pairs pairs of words. Bit i of which selects one of two variants of pair i. Both variants leave the same state
 // in a hash that multiplies by odd numbers and folds by 32 bits: the second word cancels the effect of the first word's top bit.

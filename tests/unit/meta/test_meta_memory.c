@@ -101,7 +101,7 @@ static void is_near(const float *a, const float *b) {
     }
 }
 
-// Clears the buffer of the graph and checks all its memory, including memory that has grown.
+// Clears the buffer of the graph. Asserts that all tensors of the graph are then zero, including those in memory that was added.
 static void is_cleared(struct placed *p) {
     static char bytes[1 << 20];
     ggml_backend_buffer_clear(p->l.out->buffer, 0);

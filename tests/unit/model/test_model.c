@@ -10,6 +10,7 @@
 
 // ---- errors of the loader ----
 
+// Writes the sample model to a file. Asserts that model_open fails with an error that contains `text`.
 static void refuse(const struct sample_model *m, const char *text) {
     char path[] = PATH;
     struct model_error error = {""};
@@ -38,7 +39,7 @@ static void test_missing(void **state) {
 static void test_shapes(void **state) {
     (void) state;
     struct sample_model m = sample_model_default();
-    m.twist = "blk.1.attn_k.weight";
+    m.twist = "blk.1.attn_k.weight"; // this tensor is written with one column too many
     refuse(&m, "tensor 'blk.1.attn_k.weight' is [33, 16, 1, 1], but the keys require [32, 16, 1, 1]");
     m.twist = "output.weight";
     refuse(&m, "tensor 'output.weight' is [33, 40, 1, 1]");
@@ -50,6 +51,7 @@ static void test_shapes(void **state) {
     refuse(&m, "is not a multiple of 5 heads");
 }
 
+// Functions for sample_model.last. x: a pair of strings, the key and its value (last_arg).
 static void set_u32(struct gguf_context *g, void *x) {
     const char *const *pair = x;
     gguf_set_val_u32(g, pair[0], (uint32_t) strtoul(pair[1], NULL, 10));
@@ -258,8 +260,9 @@ static void test_causal(void **state) {
     model_devices_close(&d);
 }
 
-// In a model of one layer with a window, the result of the last token depends only on the tokens in its window, at any position,
-// because RoPE depends on distances. The test uses batches that start and end inside the window, and single tokens.
+// In a model of one layer with a window, the result of the last token depends only on the tokens in its window. The position of
+// the window does not matter, because RoPE depends on distances. The test uses batches that start and end inside the window, and
+// single tokens.
 static void test_window(void **state) {
     (void) state;
     static const char *const key[] = {"mistral.attention.sliding_window", "16"};
@@ -426,8 +429,9 @@ static bool is_held(FILE *pagemap, const void *at) {
     return entry >> 63;
 }
 
-// After weights are copied to a device, their pages of the file are not in memory any more. Pages of weights on the host, which
-// were read before, stay in memory, so that they are not read again.
+// The model file is mapped, and the test reads all of its pages. After model_place has copied weights to a device, the pages of
+// these weights are not in memory any more. The pages of the weights that stay on the host are still in memory, so that they are
+// not read again.
 static void test_upload_drops_its_own(void **state) {
     (void) state;
     struct model_devices cpu = cpu_open();
@@ -535,8 +539,8 @@ static void test_plan_only(void **state) {
     model_devices_close(&d);
 }
 
-// The public functions for the scheduler's plan fail before there is a plan. Then they report the size of the buffer, and the saved
-// plan can be read and is valid.
+// berth_sched_report and berth_sched_save fail for a scheduler without a plan. For the scheduler of a session, the reported peak
+// is the size of the compute buffer, and the saved plan can be read and is valid.
 static void test_plan_outside(void **state) {
     (void) state;
     struct model_devices d = cpu_open();

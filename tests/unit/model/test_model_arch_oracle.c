@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_model_arch_oracle.c: compares each architecture with the reference's libllama on a generated model: a prompt in batches,
-// then token by token, and the logits of the last token. Each row of a test names an architecture, followed by further arguments of
-// make_model.
+// test_model_arch_oracle.c: compares Berth with the reference's libllama, for each architecture. Both run the same generated
+// model: first a prompt in batches, then further tokens one by one. The test compares the logits of the last token. Each row of a
+// test is a list of arguments of make_model: an architecture, then changes to it.
 
 #include "support/llama_oracle.h"
 
@@ -19,7 +19,7 @@ struct text {
     int n_prompt, n_tokens, n_ctx, n_batch;
 };
 static const struct text usual = {70, 74, 256, 128};
-// Longer than the cache of a layer with a window, which is rounded up to 256 rows.
+// This text is longer than the cache of a layer with a window. The size of that cache is rounded up to 256 rows.
 static const struct text long_text = {700, 710, 1024, 64};
 
 // ---- results of the reference and of Berth ----
@@ -154,6 +154,7 @@ static void test_experts(void **state) {
     rows_compare(rows, &usual);
 }
 
+// An architecture with a recurrent state instead of a KV cache.
 static void test_state(void **state) {
     (void) state;
     static const char *const rows[] = {"mamba2", NULL};
@@ -167,7 +168,7 @@ static void test_long(void **state) {
     rows_compare(rows, &long_text);
 }
 
-// The output of the last norm for the last token, and its mean over all tokens.
+// Compares embeddings: the output of the last norm for the last token, and the mean of this output over all tokens.
 static void test_embedding(void **state) {
     (void) state;
     enum { N = 20, WIDTH = 128 }; // width of models of make_model's size "deep"

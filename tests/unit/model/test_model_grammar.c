@@ -27,7 +27,7 @@ static struct vocab *vocab_make(struct gguf_context **keys) {
 
 struct texts {
     char text[MAX_TEXTS][MAX_SIZE];
-    int n; // MAX_TEXTS + 1: too many
+    int n; // MAX_TEXTS + 1: the grammar has too many texts, and the test skips it
 };
 
 static void texts_add(struct texts *t, const char *a, const char *b) {
@@ -215,6 +215,7 @@ static void test_random(void **state) {
 
 // ---- recursion ----
 
+// Returns whether the grammar accepts the text.
 static bool takes(const struct vocab *v, const char *gbnf, const char *text) {
     struct model_error error = {""};
     static float logits[SAMPLE_MAX_TOKENS];

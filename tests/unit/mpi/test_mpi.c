@@ -173,8 +173,8 @@ static void progress_for(struct mpi_queue *queue, int64_t time) {
     }
 }
 
-// Unrequested messages stay in the transport. A rank with messages there does not count as silent, and a waiting thread finds its
-// message after them.
+// Messages for which no thread waits stay in the transport. A rank with messages there does not count as silent. A thread that
+// waits for a later message gets it after them.
 static void test_silence_before_messages_is_excused(void **state) {
     (void) state;
     struct mpi_loop *loop = mpi_loop_new(2);
@@ -204,6 +204,8 @@ static void *progress_thread(void *arg) {
     return NULL;
 }
 
+// Waits for an answer of rank 1, which sends none, while another thread progresses the queue. Asserts that the wait fails before
+// `time` has passed, with an error that contains `text`.
 static void lost_within(struct mpi_queue *queue, int64_t time, const char *text) {
     struct tending tending = {.queue = queue};
     pthread_t thread;

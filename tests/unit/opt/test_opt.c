@@ -187,8 +187,8 @@ static float weight(const struct job *j, int i) {
     return w;
 }
 
-// The log of a negative number: the step is not taken, the message names the first tensor that is not finite, and the next step
-// works.
+// A value of the graph is not finite: the log of a negative number or of 0, a NaN in the inputs, or a NaN in the weights. The
+// optimiser takes no step, and the error names the first tensor that is not finite. The next step with valid values works.
 static void test_not_finite(void **state) {
     (void) state;
     check_quiet();

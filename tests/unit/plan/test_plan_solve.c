@@ -126,7 +126,8 @@ static void test_start_stays(void **state) {
     assert_true(offsets[0] == 200 && offsets[1] == 0 && offsets[2] == 100 && report.peak == ((uint64_t) 1 << 62) + 200);
 }
 
-// Each fixed item raises the bound. If the solver searched for the step of the bound after each item, the time would be quadratic.
+// Each fixed item raises the lower bound of the peak. If the solver searched all steps for the one with the most live bytes
+// (bound_step) after each item, the time would be quadratic.
 static void test_many_fixed(void **state) {
     (void) state;
     enum { N = 50000 };
@@ -246,7 +247,8 @@ static void test_zeroed_items(void **state) {
 
 static void test_alias_group(void **state) {
     (void) state;
-    // The items of the group have the same size and follow each other without a gap, so the live bytes of the group are exact.
+    // The items of the group have the same size, and the second begins at the step at which the first ends. At each step, the
+    // group therefore needs exactly the bytes of its live items, and the solver can prove that the peak of 15 is optimal.
     struct berth_plan_item x[3] = {item(0, 4, 10), item(4, 9, 10), item(2, 6, 5)};
     x[0].alias = x[1].alias = 1;
     uint64_t off[3];
@@ -295,8 +297,8 @@ static void test_threads_change_nothing(void **state) {
 }
 
 struct watch_data {
-    int n_left; // calls until the callback ends the search
-    uint64_t peak, bound;
+    int n_left;           // calls until the callback ends the search
+    uint64_t peak, bound; // arguments of the last call
 };
 
 static bool watch_callback(uint64_t peak, uint64_t bound, void *user) {
@@ -329,8 +331,9 @@ static void test_watched(void **state) {
     made_free(&m);
 }
 
-// Hard problems with a known optimum, and a training network for which the method "outward from the peak" (from_peak.c) fails.
-// All are solved to a proven optimum without a capacity, and fit with the optimum as capacity.
+// Made problems: hard problems with a known optimum, and a training network for which the method "outward from the peak"
+// (from_peak.c) fails. Without a memory limit, the solver finds and proves the optimum of each. With the optimum as the memory
+// limit, the plan fits.
 static void test_made(void **state) {
     (void) state;
     static const uint64_t seeds[] = {12, 17, 27, 57, 241};
@@ -361,6 +364,7 @@ static void test_failing_allocations(void **state) {
     (void) state;
     struct berth_plan_item x[60];
     make_hard(x, 60);
+    // Variants: 0: one thread; 1: two threads; 2: alignments; 3: pools and alias groups; 4: a fixed item and chunks.
     for (int variant = 0; variant < 5; variant++) {
         struct berth_plan_params params = {.time_limit_us = 2000000, .n_threads = variant == 1 ? 2 : 1};
         make_hard(x, 60);

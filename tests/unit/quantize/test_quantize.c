@@ -90,7 +90,7 @@ static void test_imatrix_read(void **state) {
     bool is_wrong;
     path_new(path);
     sums_write(path, 2);
-    check_values(path, (const float[]){1, 2, 3, 4, 1, 1, 1, 1}); // columns without data count as average
+    check_values(path, (const float[]){1, 2, 3, 4, 1, 1, 1, 1}); // columns of a matrix that was never used get 1
     dat_write(path, 8);
     check_values(path, (const float[]){1, 2, 3, 4, 1, 1, 0.5f, 0.5f});
     sums_write(path, 1);

@@ -33,6 +33,7 @@ static bool is_ours(void *user, const struct ggml_tensor *t) {
     return t->buffer != NULL && t->buffer == user;
 }
 
+// Returns a record of the sample's graph. ours: the argument of is_ours.
 static struct record recorded(const struct sample *m, bool is_full_match, void *ours) {
     const struct record_rules rules = {.is_ours = is_ours, .user = ours};
     struct record rec = {.is_full_match = is_full_match, .column_size = 4};

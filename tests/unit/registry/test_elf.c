@@ -56,7 +56,7 @@ static void names_and_symbols(void **state) {
     }
 }
 
-// A program exports nothing, so its hash table does not count its imports. Its relocations do.
+// A program exports nothing, so the hash table does not give the number of its imports. The relocations give it.
 static void program_has_imports(void **state) {
     (void) state;
     char why[160];
@@ -104,7 +104,7 @@ static unsigned char *file_bytes(const char *path, size_t *size) {
     return bytes;
 }
 
-// Any result without a crash is accepted. Returns true if the file was read.
+// Reads the bytes as a file. The test accepts any result without a crash. Returns true if the file was read.
 static bool try_bytes(const unsigned char *bytes, size_t size) {
     static int fd; // one file in memory, reused for thousands of cases
     char path[32], why[160] = "";

@@ -215,7 +215,7 @@ static ggml_backend_dev_t second_alone(ggml_backend_reg_t reg, size_t index) {
     return index == 0 ? NULL : many_device(reg, index);
 }
 
-// A registry that reports two devices but has one.
+// The registry reports two devices, but its function returns NULL for one of them.
 static void a_device_that_is_not_there(void **state) {
     (void) state;
     struct many *m = many_new(0);

@@ -24,6 +24,7 @@ static bool is_loaded_once(void) {
     return text != NULL && strcmp(text, "1") == 0;
 }
 
+// Returns whether an init function has found `device`. Frees the backend that the function returned.
 static bool init_finds(ggml_backend_t backend, const char *device) {
     // The module's device has no backend, so opening it fails; opening the CPU succeeds.
     const bool ok = strcmp(device, "CPU") == 0 ? backend != NULL : backend == NULL;
@@ -109,7 +110,7 @@ static void *look_for_gpu(void *found) {
     return NULL;
 }
 
-// All threads of a program see all backends, whichever thread is first.
+// All threads of a program see all backends, no matter which thread makes the first query.
 static bool ask_from_threads(void) {
     enum { n = 8 };
     pthread_t threads[n];

@@ -6,6 +6,7 @@
 
 enum { WIDTH = 16, CHAIN = 12 };
 
+// A rig is a scheduler over three test devices and the CPU, with a graph.
 struct rig {
     struct device dev[3];
     ggml_backend_t cpu, backends[4];
@@ -16,7 +17,7 @@ struct rig {
     int width;
 };
 
-// A chain of CHAIN ops from x. Each op doubles its source and runs on the next backend.
+// Builds a chain of CHAIN ops from x to out. Each op doubles its source and runs on the next backend.
 static void graph_new(struct rig *r, int width) {
     struct ggml_init_params params = {.mem_size = 1 << 18, .no_alloc = true};
     r->ctx = ggml_init(params);
@@ -92,7 +93,7 @@ static void assert_works(struct rig *r, float value) {
 
 // ---- host memory ----
 
-// Whichever allocation fails, all memory of the scheduler and of its devices is freed.
+// Each allocation fails once. Afterwards all memory of the scheduler and of its devices is freed.
 static void every_allocation_may_fail(void **state) {
     (void) state;
     for (int kind = 0; kind < 3; kind++) { // one graph at a time; several in flight; several in flight with threads
@@ -138,8 +139,8 @@ static void graph_renew(struct rig *r, int width) {
     graph_new(r, width);
 }
 
-// A small, a large and a small graph with limited buffer sizes, so that a device allocates many buffers. The allocation of each
-// buffer fails once.
+// The graphs have different sizes, and the size of a buffer is limited, so that a device allocates many buffers. The allocation
+// of each buffer fails once.
 static void every_buffer_may_fail(void **state) {
     (void) state;
     static const int widths[] = {WIDTH, 3000, 14000, WIDTH, 15000};

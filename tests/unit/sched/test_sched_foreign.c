@@ -15,7 +15,7 @@
 
 enum { W = 64, H = 4, STEPS = 12 };
 
-static ggml_backend_t foreign; // NULL: skip
+static ggml_backend_t foreign; // ggml's CPU backend; NULL: the test is skipped
 
 // The package's library requires a libggml-base.so. It gets Berth's, because this process has already loaded that one.
 static int group_setup(void **state) {

@@ -6,6 +6,7 @@
 
 enum { N = 64, N_BACKENDS = 3 };
 
+// A rig is a scheduler over two test devices and the CPU, with a graph.
 struct rig {
     struct device dev[2];
     ggml_backend_t backends[N_BACKENDS];
@@ -82,7 +83,8 @@ static void free_backends(struct rig *r, int n) {
     }
 }
 
-// kind: 0 nothing was computed, 1 computed and waited for, 2 in flight
+// Frees the backends, then the scheduler. kind: 0: no graph was computed; 1: a graph was computed, and the program waited for it;
+// 2: the graph is still in flight.
 static void free_in_order(int kind, bool is_async, bool parallel) {
     static struct rig r;
     rig_init(&r, is_async, parallel);

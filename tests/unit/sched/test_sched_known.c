@@ -33,8 +33,8 @@ static void list(struct sample *m, struct ggml_tensor **nodes, int n) {
     ggml_set_output(m->out);
 }
 
-// out = a + b + mid = (1/2 + 1/2 + 2) x. If is_twice is set, b and a are the same tensor. The graph then lists this tensor a
-// second time after mid, the last reader of p. Otherwise b is a separate tensor.
+// Builds out = a + b + mid = (1/2 + 1/2 + 2) x. If is_twice is set, b and a are the same tensor, and the graph lists this tensor
+// a second time after mid, the last reader of p. Otherwise b is a separate tensor.
 static struct sample listed(bool is_twice) {
     struct sample m = sample_new();
     struct ggml_tensor *p = ggml_scale(m.ctx, m.x, 2.0f), *a = ggml_scale(m.ctx, m.x, 0.5f), *mid = ggml_cont(m.ctx, p);
@@ -44,8 +44,8 @@ static struct sample listed(bool is_twice) {
     return m;
 }
 
-// out = d + u, after a few nodes that reuse memory. If is_node is set, u is a. Otherwise u is a separate tensor with the form of a,
-// which the graph does not list.
+// Builds out = d + u, after a few nodes that reuse memory. If is_node is set, u is the tensor a. Otherwise u is a separate tensor
+// with the same op, sources and shape as a, and the graph does not list it.
 static struct sample source_unlisted(bool is_node) {
     struct sample m = sample_new();
     struct ggml_tensor *a = ggml_cont(m.ctx, m.x), *b = ggml_scale(m.ctx, a, 2.0f), *c = ggml_cont(m.ctx, b);

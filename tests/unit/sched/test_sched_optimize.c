@@ -238,7 +238,7 @@ static void a_request_stays_in_its_split(void **state) {
     assert_non_null(strstr(berth_last_error(), "second is not a node of its split"));
 }
 
-// The function of a plugin of an older release, with two arguments.
+// graph_optimize as a plugin of an older release has it, with two arguments.
 static void optimize_2(ggml_backend_t backend, struct ggml_cgraph *graph) {
     (void) backend;
     asked.n_calls++;

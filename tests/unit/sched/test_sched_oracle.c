@@ -49,9 +49,9 @@ struct side {
     FUNCTIONS(X)
 #undef X
     struct plain_device devices[N_DEVICES];
-    char story[4096];  // ?name: asked; name: computed; !name: shown
-    unsigned selected; // bit i: the i-th question is answered with true
-    int stop_at;       // the n-th shown node is answered with false, 0: none
+    char story[4096];  // the events in order. ?name: the callback was asked about the node; name: computed; !name: shown
+    unsigned selected; // bit i: the callback answers the i-th question with true
+    int stop_at;       // the callback returns false for the n-th shown node; 0: for none
     int n_asked, n_shown;
 };
 
@@ -84,7 +84,7 @@ static bool on_eval(struct ggml_tensor *t, bool ask, void *user) {
     return ask ? (s->selected >> s->n_asked++ & 1) != 0 : ++s->n_shown != s->stop_at;
 }
 
-// A chain with a view. `places` has one digit per node: its device.
+// Computes a chain of nodes, one of which is a view. `places` has one digit per node: the index of its device.
 static void run(struct side *s, const char *places, unsigned selected, int stop_at, int n_splits) {
     ggml_backend_t backends[N_DEVICES];
     s->story[0] = '\0';

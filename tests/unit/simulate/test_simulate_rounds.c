@@ -37,7 +37,7 @@ static void test_median(void **state) {
     check_median(0, true, 5, 0.0, 0.0, 1.0, 0.0, 0.0);   // a time of 0 is a valid value
 }
 
-// Rounds of a host with two devices and a link; slow_alone, slow_together: factors by which devices are slower alone and together.
+// Rounds of measurement of a host with two devices and a link.
 struct rounds {
     struct cluster list[CLUSTER_ROUNDS], out;
     struct cluster_host hosts[CLUSTER_ROUNDS + 1][1];
@@ -45,6 +45,8 @@ struct rounds {
     struct cluster_link links[CLUSTER_ROUNDS + 1][1];
 };
 
+// Makes n rounds and computes their medians. slow_alone, slow_together: for each round, the factors by which the devices are
+// slower alone and together.
 static void choose(struct rounds *r, int n, const double *slow_alone, const double *slow_together) {
     memset(r, 0, sizeof *r);
     for (int i = 0; i <= n; i++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_view_map.c: the memory map of a plan: addresses with chunks, tensors that use an item one after another, the curve of live
-// bytes, and both formats.
+// test_view_map.c: the memory map of a plan (view/map.h). An item is a piece of memory in the plan. A chunk is one buffer of a
+// pool with a limited buffer size. Tests: addresses of items in several chunks, tensors that use an item one after another, the
+// curve of live bytes, and both formats.
 
 #include "support/check.h"
 #include "view/map.h"
