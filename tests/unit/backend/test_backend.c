@@ -51,7 +51,7 @@ static void assert_error(const char *part) {
     berth_clear_error();
 }
 
-// A tensor of N floats with values base, base + 1, ... on the fake device or on the host.
+// Makes a tensor of N floats with the values base, base + 1, ... in a buffer of the fake device or of the host.
 static struct ggml_tensor *placed(struct ggml_context *ctx, ggml_backend_buffer_t buffer, float base, const char *name) {
     struct ggml_tensor *t = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), name);
     assert_int_equal(ggml_backend_tensor_alloc(buffer, t, ggml_backend_buffer_get_base(buffer)), GGML_STATUS_SUCCESS);
@@ -590,7 +590,7 @@ static void graph_copies(void **state) {
     ggml_free(ctx);
 }
 
-// A chain that is too deep for recursion.
+// Copies a graph whose chain is too long for a recursive function.
 static void graph_copy_deep(void **state) {
     (void) state;
     enum { n = 200000 };
@@ -667,7 +667,7 @@ static void takes_null(void **state) {
 
 // ---- the n-th allocation fails ----
 
-// One use of everything above: backend, tensors in several buffers, stored failures, a copied and compared graph.
+// Uses everything that the tests above use: a backend, tensors in several buffers, stored failures, a copied and compared graph.
 static void one_life(void) {
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
     ggml_backend_t backend = ggml_backend_dev_init(&fake.dev, NULL);

@@ -35,13 +35,14 @@ static bool is_close(float a, float b, double scale, double tolerance) {
     return fabs((double) a - (double) b) <= tolerance * scale;
 }
 
-// Scale of the rounding error: it depends on the magnitude of the terms of a sum, not on the sum.
+// Returns the scale of the rounding error of a sum of n terms. It depends on the magnitude of the terms, not on the sum.
 static double weight(int64_t n) {
     return sqrt((double) n) * 2.0;
 }
 
+// The operands of the products that a test checks, and the expected results.
 struct subject {
-    enum ggml_type type, with; // of the rows, and of the columns in vec_dot
+    enum ggml_type type, with; // type of the rows; type of the columns in vec_dot
     int64_t n;
     size_t row_size;
     char *x;         // ROWS rows of the type

@@ -74,7 +74,7 @@ static int tree_remove(void **state) {
     return system(command);
 }
 
-// The process may use processors 0 .. n-1.
+// Reads the placement from the test tree, as if the process may use processors 0 to n - 1 and the calling thread runs on `cpu`.
 static struct cpu_numa *numa_of(enum ggml_numa_strategy strategy, int n, int cpu) {
     static cpu_set_t allowed[2]; // room for more than 1024 processors
     memset(allowed, 0, sizeof allowed);

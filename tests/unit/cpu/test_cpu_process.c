@@ -29,7 +29,7 @@ static struct ggml_context *arena(void) {
     return ggml_init((struct ggml_init_params){.mem_size = 64u << 20});
 }
 
-// A graph that two threads share, and its result.
+// A graph that is large enough for two threads, and its result.
 struct sums {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;

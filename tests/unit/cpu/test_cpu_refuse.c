@@ -76,7 +76,8 @@ static void test_attention_backwards(void **state) {
     expect_failure(ctx, t, "FLASH_ATTN_BACK");
 }
 
-// A result with more rows than the sources, as a foreign constructor may create it.
+// The result of MUL_MAT is larger in one dimension than its sources allow. A constructor of another library may create such a
+// tensor.
 static void test_product_of_another_shape(void **state) {
     (void) state;
     for (int dim = 0; dim < 4; dim++) {
@@ -90,8 +91,8 @@ static void test_product_of_another_shape(void **state) {
     }
 }
 
-// Edited tensors: with strides of 0, a few bytes can represent any number of elements, and the product of the extents overflows to
-// a small number.
+// The program edits extents and strides. With strides of 0, a few bytes can represent any number of elements, and the product of
+// the extents overflows to a small number.
 static void test_sizes_that_wrap(void **state) {
     (void) state;
     const int64_t far = ((int64_t) 1 << 62) + 1; // far * 4 overflows to 4

@@ -17,7 +17,7 @@ static struct ggml_tensor *numbers(int64_t ne0, int64_t ne1, int64_t ne2, int64_
     return t;
 }
 
-// All elements are v, except the last one, which is `last`.
+// Makes a tensor of indices. All elements are v, except the last one, which is `last`.
 static struct ggml_tensor *indices(int64_t ne0, int64_t ne1, int32_t v, int32_t last) {
     struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, ne0, ne1);
     for (int64_t i = 0; i < ggml_nelements(t); i++) {

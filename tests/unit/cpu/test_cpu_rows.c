@@ -22,7 +22,7 @@ static float noise(void) {
     return (float) ((double) (seed >> 11) / 4503599627370496.0 - 1.0);
 }
 
-// Allocates memory followed by a canary.
+// Allocates `size` bytes, followed by bytes (CANARY) that must not change. fresh_free checks them.
 static void *fresh(size_t size) {
     char *at = malloc(size + 64);
     memset(at, CANARY, size + 64);
@@ -64,7 +64,7 @@ static void for_each_tier(void (*check)(const struct cpu_kernels *k)) {
 
 // ---- rows of blocks ----
 
-// n_rows rows of n elements of a type, and their values as floats.
+// Rows of blocks, and their values as floats.
 struct rows {
     char *data;
     float *x;

@@ -190,7 +190,8 @@ static void test_rope(void **state) {
     }
 }
 
-// The kernels of the reference and of Berth round a cache of fewer bits in different ways.
+// Compares caches of several types. The kernels of the reference and of Berth round caches with fewer bits in different ways, so
+// the tolerance is larger than in the other tests.
 static void test_cache_types(void **state) {
     (void) state;
     need_reference();

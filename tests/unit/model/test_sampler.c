@@ -128,7 +128,8 @@ static void test_min_p(void **state) {
     sampler_fini(&s);
 }
 
-// For 0.6, 0.2, 0.1, 0.1 the mean surprise is 1.09 nats; 0.2 (1.61) and 0.6 (0.51) are nearest to it.
+// The surprise of a token is minus the log of its probability. For the probabilities 0.6, 0.2, 0.1 and 0.1, the mean surprise is
+// 1.09 nats. The tokens with 0.2 (surprise 1.61) and 0.6 (surprise 0.51) are nearest to it.
 static void test_typical(void **state) {
     (void) state;
     const float logits[] = {logf(0.1f), logf(0.6f), logf(0.2f), logf(0.1f)};

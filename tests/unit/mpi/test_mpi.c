@@ -14,12 +14,13 @@
 
 #define MAX_RANKS 4
 
+// One rank, which is a thread of this process.
 struct rank {
     struct mpi_loop *loop;
     int rank;
-    void (*run)(struct mpi_world *w);
+    void (*run)(struct mpi_world *w); // what the rank runs, unless it is a worker
     bool is_worker, joined;
-    size_t limit;
+    size_t limit; // bytes of memory that a worker may use
 };
 
 // ---- a device that hangs ----
@@ -76,7 +77,8 @@ static void *rank_thread(void *arg) {
     return NULL;
 }
 
-// The first n_programs ranks run `run`, the other ranks are workers.
+// Runs n ranks until all have ended. The first n_programs ranks run `run`, the other ranks are workers. limit: bytes of memory
+// that a worker may use.
 static void ranks_run(int n, int n_programs, size_t limit, void (*run)(struct mpi_world *w)) {
     struct mpi_loop *loop = mpi_loop_new(n);
     struct rank ranks[MAX_RANKS];
@@ -533,7 +535,7 @@ static void test_bytes(void **state) {
     ranks_run(3, 1, 16 << 20, bytes);
 }
 
-// Asynchronous calls, a graph that is sent once, events between ranks, sums over ranks.
+// Tests asynchronous calls, a graph that is sent once, events between ranks, and sums over ranks.
 static void computes(struct mpi_world *w) {
     enum { N = 64 };
     struct devices d = devices_open(w);
@@ -608,7 +610,8 @@ static void *makes_and_frees(void *arg) {
     return NULL;
 }
 
-// Freeing a buffer in one thread drops the rank's graphs, but does not disturb a step of another thread.
+// If a thread frees a buffer, the worker drops its cached graphs. A step that another thread computes at the same time is not
+// disturbed.
 static void threads_are_independent(struct mpi_world *w) {
     enum { N = 64 };
     struct devices d = devices_open(w);
@@ -842,7 +845,7 @@ static void graphs_refused(struct devices *d) {
     refused(d, MPI_GRAPH, 0, 9, 0, 0, g, sizeof g, "cannot create graph");
 }
 
-// One source and its result in a buffer of 4,096 bytes.
+// An op with one source. Source and result are in a buffer of 4,096 bytes, each with extents, strides and an offset.
 struct placement {
     uint32_t op;
     struct {
@@ -864,7 +867,8 @@ static void placement_write(const struct placement *placement, struct mpi_wire_t
     g[1].src[0] = 1;
 }
 
-// A source may be interleaved with its result, or have exactly the same elements.
+// A worker accepts a graph in which the elements of a source lie between the elements of its result, or are exactly the same
+// elements.
 static void placements_accepted(struct devices *d) {
     static const struct placement placements[] = {
         // The left and the right columns of a matrix, as source and result or the reverse.
@@ -1019,7 +1023,7 @@ static void test_refuses_copies(void **state) {
 
 // ---- lost workers ----
 
-// After a worker is lost, every call returns, compute fails, and everything can be freed.
+// After the program has lost a worker, every call returns, compute fails, and everything can be freed.
 static void is_lost(struct mpi_world *w) {
     struct devices d = devices_open(w);
     ggml_backend_t backend = ggml_backend_dev_init(&d.list[0].ggml, NULL);
@@ -1069,7 +1073,7 @@ static void worker_release(struct mpi_world *w) {
     pthread_mutex_unlock(&w->queue.lock);
 }
 
-// The worker sends keep-alive messages, but does no steps.
+// The worker sends keep-alive messages, but its device hangs, so that it does no steps. The program must count it as lost.
 static void is_stuck(struct mpi_world *w) {
     struct devices d = devices_open(w);
     ggml_backend_t backend = ggml_backend_dev_init(&d.list[0].ggml, NULL);
@@ -1147,7 +1151,7 @@ static void log_warning(enum ggml_log_level level, const char *text, void *user)
     }
 }
 
-// Rank 1 only sends this hello message.
+// Rank 1 sends this hello message and nothing else. Asserts that the warning about it contains `text`.
 static void joins_with_hello(const void *hello, size_t size, const char *text) {
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport here, there;

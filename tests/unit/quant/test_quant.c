@@ -241,8 +241,8 @@ static void test_bad_weights(void **state) {
     }
 }
 
-// Rows of one constant value, and blocks with a single value among zeros. A good product of scale and level represents the value
-// with an error far below the rounding of an f16.
+// Tests rows of one constant value, and blocks with a single value among zeros. A good product of scale and level represents the
+// value with an error far below the rounding of an f16.
 static void test_one_value(void **state) {
     (void) state;
     static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};

@@ -49,7 +49,8 @@ static void the_callers_choice_wins(void **state) {
     assert_on(n, b, 0, BERTH_SCHED_EXPANSION);
 }
 
-// r = a2 + a, s = norm(r). Nodes of the second device read r and s. Copying r once is cheaper than any other border.
+// The graph computes r = a2 + a and s = norm(r). The border is where the graph changes from the first device to the second. Nodes
+// of the second device read r and s. If s runs on the second device, only r is copied. Every other border copies more bytes.
 static void the_border_is_where_fewest_bytes_cross(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *a2 = ggml_mul_mat(n->ctx, n->w[0], a);
@@ -213,7 +214,7 @@ static void copies_are_renewed_after_writes(void **state) {
     assert_true(first_of(after) == 20.0f);
 }
 
-// Two graphs with equal counts and sizes that differ in one edge.
+// Two graphs have equal counts and sizes but differ in one edge.
 static void a_moved_edge_is_another_graph(void **state) {
     struct net *n = *state;
     struct ggml_cgraph *graph[2] = {n->graph, ggml_new_graph(n->ctx)};

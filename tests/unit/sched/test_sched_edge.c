@@ -480,7 +480,8 @@ static void an_input_that_no_op_reads(void **state) {
     ggml_backend_sched_synchronize(n->sched);
 }
 
-// A missing buffer type means the default type of the backend. The report of a NULL backend fails.
+// If no buffer type is given for a backend, the scheduler uses the default type of the backend. The report of a NULL backend
+// fails.
 static void missing_buffer_types(void **state) {
     struct net *n = *state;
     ggml_backend_buffer_type_t bufts[] = {&n->dev[0].buft, NULL, NULL};

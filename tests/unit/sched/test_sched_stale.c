@@ -5,7 +5,8 @@
 
 #include "support/device_net.h"
 
-// a = 2x, b = 3a, c = 5b, d = 7c, e = d + a, out = e + b. Few tensors are alive at once, so most addresses are used several times.
+// The graph is a = 2x, b = 3a, c = 5b, d = 7c, e = d + a, out = e + b. Few tensors are alive at the same time, so most addresses
+// are used several times.
 struct chain {
     struct ggml_tensor *x, *a, *b, *c, *d, *e, *out;
 };
@@ -74,7 +75,7 @@ static void another_op(struct net *n, struct chain *t) {
     t->e->op = GGML_OP_SUB;
 }
 
-// One more node in the middle of the list: out = e + b + c.
+// Adds a node in the middle of the list, so that out = e + b + c.
 static void another_node(struct net *n, struct chain *t) {
     struct ggml_tensor *sum = ggml_add(n->ctx, t->e, t->c), **nodes = n->graph->nodes;
     sum->flags |= GGML_TENSOR_FLAG_COMPUTE;
@@ -83,7 +84,7 @@ static void another_node(struct net *n, struct chain *t) {
     t->out->src[0] = sum;
 }
 
-// d and e are listed in reverse order with exchanged sources: e = c + a, d = 7e, out = d + b.
+// Lists e before d and exchanges their sources: e = c + a, d = 7e, out = d + b.
 static void another_order(struct net *n, struct chain *t) {
     n->graph->nodes[3] = t->e;
     n->graph->nodes[4] = t->d;
@@ -92,7 +93,7 @@ static void another_order(struct net *n, struct chain *t) {
     t->out->src[0] = t->d;
 }
 
-// c becomes a view of b instead of a computed node, as for nodes that the program runs in place.
+// Makes c a view of b with the memory of b. A program does this for a node that it runs in place.
 static void a_view(struct net *n, struct chain *t) {
     (void) n;
     t->c->view_src = t->b;

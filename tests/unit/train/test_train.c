@@ -48,7 +48,7 @@ static void test_gradient(void **state) {
     run_close(&r);
 }
 
-// The learning rates of a run.
+// train_rate returns the learning rate of a step: during the warm-up and after it, for each schedule.
 static void test_rates(void **state) {
     (void) state;
     struct train_params p = {.n_steps = 110, .n_warmup = 10, .lr = 2};
@@ -310,7 +310,7 @@ static void test_damage(void **state) {
     error = (struct model_error){""};
     bytes_write(path, bytes, size);
     must(train_state_read(r.t, &r.data, path, &error));
-    // A checkpoint of the version without a checksum.
+    // A checkpoint of version 1, which has no checksum, is refused.
     unsigned char *version = memmem(bytes, size, "train.version", 13);
     assert_non_null(version);
     version[13 + 4] = 1; // after the type of the key

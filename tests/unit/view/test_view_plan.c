@@ -93,7 +93,7 @@ static void test_refused(void **state) {
     assert_null(plan.set);
 }
 
-// A chain in which the last op reads an early value: within the memory limit, that value is recomputed.
+// The last op of a chain reads an early value. To keep the memory limit, the search recomputes that value.
 static void test_costs(void **state) {
     (void) state;
     static const char text[] = "id,lower,upper,size,cost,reads\n"
