@@ -334,6 +334,8 @@ LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int bat
     }
 }
 
+// Combines the sums of all warps for a tile of rows. With one split, writes the result to a.y. Otherwise writes the sums of this
+// split to a.part and a.limit.
 template <int D, int ROWS, int WARPS>
 LANE void attn_merge(const attn_args &a, int tile, const int *rows, int split, const float *all) {
     const int n = min(ROWS, a.n_q * a.n_group - tile * ROWS);
@@ -356,6 +358,7 @@ LANE void attn_merge(const attn_args &a, int tile, const int *rows, int split, c
     }
 }
 
+// Stores the sums of this warp in `all` (see attn_of_warps). n: number of rows of the tile that exist.
 template <int D> LANE void attn_put(const attn_sums<D> &sum, int n, float *all) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     float *ml = all + ATTN_WARPS * ATTN_ROWS * D;

@@ -4,7 +4,8 @@
 
 #include "lane.cuh"
 
-// Elements from `valid` on become zeros, because the bytes there are undefined.
+// Loads elements i to i + 3 as two pairs: the even elements, then the odd ones. Elements from `valid` on become zeros, because
+// the bytes there are undefined.
 template <class P> LANE void four_16(P p, int i, int valid, uint32_t *o) {
     uint32_t a = p.u32(2 * i), b = p.u32(2 * i + 4);
     if (i + 4 > valid) {

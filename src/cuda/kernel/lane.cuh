@@ -103,7 +103,7 @@ LANE uint32_t smem_addr(const void *p) {
     return (uint32_t) __cvta_generic_to_shared(p);
 }
 
-// Reads the first n bytes. The other bytes become zeros.
+// Starts an asynchronous copy of 16 bytes to shared memory. Reads only the first n bytes. The other bytes become zeros.
 LANE void copy16(uint32_t to, const void *from, uint32_t n) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(n) : "memory");
 }

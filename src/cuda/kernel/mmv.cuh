@@ -82,7 +82,8 @@ template <class D> struct mmv_pieces {
     }
 };
 
-// Pieces begin and end at multiples of 16 bytes.
+// Starts the copy of chunk p of the 16 rows of a tile into a stage. All pieces begin at multiples of 16 bytes, so a row in the
+// stage keeps its misalignment.
 template <class D>
 LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, const mmv_place &p, const mmv_pieces<D> &pieces,
     uint32_t stage, int lane) {
@@ -107,6 +108,8 @@ LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, cons
     copy_commit();
 }
 
+// Loads elements k_from to k_from + k_n - 1 of the block's columns into shared memory. If XP is 2, their rounding residuals
+// follow.
 template <int XP, int WARPS>
 LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, int k_n, int pitch, uint16_t *xs) {
     for (int piece = threadIdx.x; piece < k_n / 8; piece += WARPS * 32) {
@@ -130,7 +133,7 @@ LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, i
     __syncthreads();
 }
 
-// Only f32 weights have residuals.
+// Stores the rounding residuals of the decoded weights o in lo. Only f32 weights have residuals.
 template <class D, class P> LANE void mmv_rest(const D &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
 }
 template <class P> LANE void mmv_rest(const decode_f32 &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
@@ -143,6 +146,7 @@ template <> struct mmv_has_rest<decode_f32> {
     enum { YES = 1 };
 };
 
+// Multiplies one sub of the thread's two rows with the columns. acc receives the products of run 0, `more` those of run 1.
 template <class D, int XP, class P>
 LANE void mmv_sub(
     const D &d0, const D &d1, P p0, P p1, int sub, uint32_t x_addr, uint32_t x_part, int t, float *acc, float *more) {
@@ -168,7 +172,7 @@ LANE void mmv_sub(
     }
 }
 
-// valid: elements of the chunk that exist.
+// Multiplies one chunk of the thread's two rows with the columns. valid: number of elements of the chunk that exist.
 template <class D, int XP, class P>
 LANE void mmv_chunk(P p0, P p1, int valid, uint32_t x_addr, uint32_t x_part, int t, float *acc, float *more) {
     D d0, d1;
@@ -189,7 +193,7 @@ LANE void mmv_chunk(P p0, P p1, int valid, uint32_t x_addr, uint32_t x_part, int
     }
 }
 
-// Called by one warp.
+// Adds the sums of all warps for a tile and writes the result, or adds it to y if `add` is set. Called by one warp.
 template <int WARPS>
 LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *scale, float *y, int row0, bool add, int lane) {
     const int r = lane / 2, j0 = lane % 2 * 4;
@@ -215,9 +219,9 @@ LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *sca
 // GPUs before sm_90 have no barriers in shared memory, so all warps wait at every tile.
 template <int WARPS> struct mmv_meeting {
     float *red;
-    uint32_t bars; // two per place: all sums are stored; the place is free
-    int place, warp;
-    uint32_t lap;
+    uint32_t bars;   // two per place: all sums are stored; the place is free
+    int place, warp; // place of the current tile; index of this warp
+    uint32_t lap;    // parity of the barriers; it changes when all places have been used
 
     LANE void init(float *sums, uint32_t at, int w) {
         red = sums, bars = at, warp = w, place = 0, lap = 0;
@@ -229,6 +233,7 @@ template <int WARPS> struct mmv_meeting {
         }
 #endif
     }
+    // Stores the sums of this warp in the place of the current tile.
     LANE void put(const float *acc, int g, int t) {
         float *mine = red + (place * WARPS + warp) * 128;
 #if __CUDA_ARCH__ >= 900
@@ -245,6 +250,7 @@ template <int WARPS> struct mmv_meeting {
         __syncthreads();
 #endif
     }
+    // If it is this warp's turn, waits for the sums of all warps and writes the result of the tile. Moves to the next place.
     LANE void store(const mmv_args &a, int n, const float *scale, float *y, int row0, bool add, int turn, int lane) {
         if (turn % WARPS == warp) {
 #if __CUDA_ARCH__ >= 900

@@ -26,6 +26,7 @@ struct mv_eight {
     LANE void set(const float4 *p) {
         a = p[0], b = p[1];
     }
+    // Multiplies each element by f and by the element of `by`.
     LANE void scale(float f, const mv_eight &by) {
         a.x *= f * by.a.x, a.y *= f * by.a.y, a.z *= f * by.a.z, a.w *= f * by.a.w;
         b.x *= f * by.b.x, b.y *= f * by.b.y, b.z *= f * by.b.z, b.w *= f * by.b.w;
@@ -59,10 +60,12 @@ LANE uint32_t mv_whole(float4 v, float up) {
 
 // ---- block formats: 32 or 64 elements per thread at a time ----
 
+// The bytes of the warp's two rows at the current step.
 struct mv_rows {
     bytes row[2];
 };
 
+// Selects the mv_step for a format with N subs per thread (SUBS).
 template <int N> struct mv_kind {};
 template <class B>
 LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<1>);
@@ -106,6 +109,8 @@ template <class T> struct mv_blocks {
         }
     }
 
+    // Adds the products of sub i of the column with both rows to sum. more: offset in the step of the 1,024 elements with this
+    // sub.
     LANE void one(const mv_rows &r, uint32_t more, int i, int n_sub, const char *xs, float *sum) const {
         const int4 *x = reinterpret_cast<const int4 *>(xs) + i;
         const int4 a = x[0], b = x[n_sub];
@@ -173,7 +178,8 @@ struct mv_dense {
         }
         return fmaf(b, x1, fmaf(a, x0, sum));
     }
-    // `left`: elements that exist. Bytes after the row are undefined.
+    // Adds the products of elements 8i to 8i + 7. left: number of these elements that exist, if less than 8. Bytes after the row
+    // are undefined.
     LANE static float add_eight(bytes row, int i, int left, float4 a, float4 b, float sum) {
         uint32_t w[4];
         if (row.off % 16 == 0) {
@@ -208,6 +214,7 @@ struct mv_dense {
     }
 };
 
+// f32 rows.
 struct mv_floats {
     enum { QK = 1, BYTES = 4, STEP = 512, STEP_BYTES = 2048 };
     LANE static uint32_t column_size(int k) {
@@ -279,6 +286,7 @@ LANE mv_eight mv_part(const float *x, int i, int k) {
     }
     return {make_float4(v[0], v[1], v[2], v[3]), make_float4(v[4], v[5], v[6], v[7])};
 }
+// mv_column for a column that is not aligned to 16 bytes, or whose length is not a multiple of 8.
 template <class T> LANE void mv_odd_column(const mv_args &a, const float *x, char *xs, char *part) {
     float sum = 0.0f, f = 0.0f;
     if (a.norm != NULL) {
@@ -298,7 +306,7 @@ template <class T> LANE void mv_odd_column(const mv_args &a, const float *x, cha
     }
 }
 
-// Loads AHEAD pieces of the column. Issues all loads of a thread before the first use.
+// Loads AHEAD pieces of eight elements per thread, from piece `first` on. Issues all loads before the first use.
 template <int AHEAD> LANE void mv_round(const mv_args &a, const float *x, int first, mv_eight *v) {
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
@@ -318,6 +326,7 @@ template <class T, int AHEAD> LANE void mv_puts(const mv_args &a, int first, con
     }
 }
 
+// Loads the column x into shared memory (xs) in the format of T. If there is a norm, applies it first. part: memory for mv_rms.
 template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float *x, char *xs, char *part) {
     if ((((uintptr_t) x | (uintptr_t) a.norm) % 16 | a.k % 8) != 0) {
         mv_odd_column<T>(a, x, xs, part);
@@ -357,9 +366,10 @@ struct mv_place {
     int part, row;    // index of the matrix, and its first row in this turn
 };
 
+// The order in which a warp processes its turns and their steps.
 struct mv_walk {
-    int64_t w_off;
-    int row_bytes, n_turns;
+    int64_t w_off;          // bytes from a.w[i] to the matrix of this product
+    int row_bytes, n_turns; // bytes per row; turns of all warps
     LANE void init(const mv_args &a, int bytes) {
         row_bytes = bytes;
         n_turns = a.glu != MV_GLU_NONE ? a.m[0] : 0;
@@ -367,6 +377,7 @@ struct mv_walk {
             n_turns += (a.m[i] + 1) / 2;
         }
     }
+    // Sets the fields of p from p->turn.
     LANE void find(const mv_args &a, mv_place *p) const {
         if (p->turn >= n_turns) {
             return;
@@ -398,6 +409,8 @@ struct mv_walk {
     }
 };
 
+// Starts the copy of one step of both rows into a stage, which is at address `to`. stage: bytes between the two rows in the
+// stage.
 template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t stage, uint32_t bar, int lane) {
     static_assert(T::STEP_BYTES % 16 == 0, "a row has the same misalignment at every step");
     const int n_bytes = min((int) T::STEP_BYTES, p.left);
@@ -418,6 +431,7 @@ template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t s
 #endif
 }
 
+// Stores the column and the offsets in w and y for the product blockIdx.z.
 LANE void mv_operands(const mv_args &a, int64_t *w_off, const float **x, int64_t *y_off) {
     const int z = blockIdx.z;
     *x = a.x;
@@ -454,6 +468,7 @@ LANE float mv_sum(const float *sum, int lane) {
     return mine;
 }
 
+// Writes the results of a turn. sum: as mv_sum returns it. more: the number to add to the sum (a.add).
 LANE void mv_store(const mv_args &a, const mv_place &p, float sum, int64_t y_off, float more, int lane) {
     if (a.glu != MV_GLU_NONE) {
         const float up = __shfl_down_sync(~0u, sum, 16);

@@ -69,6 +69,7 @@ struct mvb_walk {
         per = a.glu != MV_GLU_NONE ? 2 : 4;
         step = (int64_t) gridDim.x * per * a.w_row - (n_pieces + MV_THREADS - 1) / MV_THREADS * (16 * MV_THREADS);
     }
+    // Sets the fields of p from p->turn.
     LANE void find(const mv_args &a, mvb_place *p) const {
         p->part = 0, p->row = p->turn;
         while (a.glu == MV_GLU_NONE && p->part < a.n_parts - 1 && p->row >= turns(a, p->part)) {
@@ -84,7 +85,7 @@ struct mvb_walk {
         p->p2 = second;
         p->p3 = second + (left > per - 1 ? a.w_row : 0);
     }
-    // Most turns are a constant distance apart, so their addresses need only an addition.
+    // Moves p to the block's next turn. Most turns are a constant distance apart, so their addresses need only an addition.
     LANE void next(const mv_args &a, mvb_place *p) const {
         p->turn += gridDim.x;
         if (p->turn < a.n_full && p->row + (int) (gridDim.x + 1) * per <= a.m[p->part]) {
@@ -112,7 +113,7 @@ LANE float mvb_sum(const float *sum, int lane) {
     return mine;
 }
 
-// Called by one warp. red: [warp][row].
+// Adds the sums of all warps and writes the results of a turn. Called by one warp. red: [warp][row].
 LANE void mvb_store(const mv_args &a, int part, int row, int end, const float *red, int64_t y_off, int lane) {
     float sum = red[lane] + red[lane + 32];
     sum += __shfl_xor_sync(~0u, sum, 4);
