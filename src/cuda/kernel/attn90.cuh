@@ -11,10 +11,11 @@
 
 enum { ATTN90_ROWS = 128, ATTN90_STAGES = 2 };
 
+// Layout of shared memory, in bytes: queries of both warp groups, keys, values, barriers, kinds of the mask tiles.
 template <int D, int KT> struct attn90_plan {
     enum {
-        Q_SIZE = 64 * D * 2, // bytes of the queries of a warp group
-        KV_SIZE = KT * D * 2,
+        Q_SIZE = 64 * D * 2,  // bytes of the queries of a warp group
+        KV_SIZE = KT * D * 2, // bytes of the keys, or of the values, of a stage
         K_OFF = 2 * Q_SIZE,
         V_OFF = K_OFF + ATTN90_STAGES * KV_SIZE,
         BAR_OFF = V_OFF + ATTN90_STAGES * KV_SIZE,
@@ -25,6 +26,7 @@ template <int D, int KT> struct attn90_plan {
 LANE uint64_t attn90_desc_v(uint32_t addr, uint32_t block) { // `block`: bytes between blocks of 64 columns
     return (uint64_t) (addr >> 4 & 0x3fff) | (uint64_t) (block >> 4) << 16 | (uint64_t) 64 << 32 | (uint64_t) 1 << 62;
 }
+// Starts a copy of a box of the tensor map to shared memory, and counts it at bar when complete.
 LANE void attn90_copy(uint32_t to, const attn90_map *map, int d, int key, int group, int batch, uint32_t bar) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
                  "[%6];\n" ::"r"(to),

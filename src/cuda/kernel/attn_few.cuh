@@ -29,17 +29,19 @@ LANE uint32_t few_transposed(uint32_t v) {
 }
 
 template <int D> struct few_sums {
-    float o[D / 16][4], m[2], l[2]; // dimensions value_dim(i), value_dim(i) + 1; rows 2t, 2t + 1
+    // o: weighted sums of values, of dimensions value_dim(i) and value_dim(i) + 1 and rows 2t and 2t + 1; m: running maximum of
+    // the scores of each row; l: sums of weights.
+    float o[D / 16][4], m[2], l[2];
 };
 
 // A warp reads 16 keys from `first` on, then 16 keys from first + stride on, up to and excluding `last`.
 struct few_from {
-    const char *k, *v;
-    int64_t k_1, v_1;
+    const char *k, *v; // key 0 and value 0
+    int64_t k_1, v_1;  // bytes between keys; bytes between values
     int first, last, stride, g, t;
 };
 
-// Prefetches into L2. This is safe while the previous kernel writes, because writes update L2.
+// Prefetches the warp's first keys and values into L2. This is safe while the previous kernel writes, because writes update L2.
 LANE void few_touch(const attn_args &a, const few_from &f) {
     const int lane = threadIdx.x % 32, key = f.first + lane % 16;
     const char *p = lane < 16 ? f.k + key * f.k_1 : f.v + key * f.v_1;
@@ -48,6 +50,9 @@ LANE void few_touch(const attn_args &a, const few_from &f) {
         asm volatile("prefetch.global.L2 [%0];\n" ::"l"(p + at));
     }
 }
+
+// A source of keys and values is few_halves or few_q8_0. start() begins to load. scores() multiplies 16 keys with the queries.
+// add() adds the 16 values, multiplied by the weights p, to the sums.
 
 // ---- f16: the next 16 keys are loaded into registers while the current ones are processed ----
 
@@ -315,6 +320,7 @@ LANE void few_mask(const attn_args &a, const attn_row *row, int key, int g, uint
     }
 }
 
+// Stores the sums of this warp in `all` (see attn_of_warps).
 template <class S, int D, int WARPS>
 LANE void few_put(const few_sums<D> &sum, const attn_row *row, int warp, int g, int t, float *all) {
     float *ml = all + WARPS * FEW_ROWS * D;

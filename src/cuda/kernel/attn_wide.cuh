@@ -58,6 +58,7 @@ template <bool BF> LANE void wide_load(const char *p, int64_t stride, int type, 
     }
 }
 
+// Loads the queries of a tile of rows, multiplied by the scale. Elements from d_k on and rows that do not exist are zeros.
 template <bool BF> LANE void wide_queries(const attn_args &a, int tile, int group, int batch, uint16_t *q) {
     for (int i = threadIdx.x; i < WIDE_ROWS * (WIDE_D / 2); i += WIDE_WARPS * 32) {
         const int r = i / (WIDE_D / 2), e = i % (WIDE_D / 2) * 2;
@@ -90,10 +91,12 @@ template <bool BF> LANE void wide_scores(uint32_t q, uint32_t k, float (*s)[4]) 
     }
 }
 
+// Sums of the two rows of a thread, as in attn_sums. o has only the warp's quarter of the dimensions.
 struct wide_sums {
     float o[WIDE_PART / 8][4], m[2], l[2];
 };
 
+// Converts the products s of 32 keys into weights and updates the sums. last: end of the split.
 LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, int last, float (*s)[4], wide_sums *sum) {
     const int t = threadIdx.x % 4;
 #pragma unroll
@@ -125,6 +128,7 @@ LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, int last,
     }
 }
 
+// Adds the values of 32 keys, multiplied by the weights s, to the sums. v: address for ldmatrix.
 template <bool BF> LANE void wide_values(const float (*s)[4], uint32_t v, wide_sums *sum) {
 #pragma unroll
     for (int step = 0; step < 2; step++) {
@@ -141,6 +145,7 @@ template <bool BF> LANE void wide_values(const float (*s)[4], uint32_t v, wide_s
     }
 }
 
+// With one split, writes the result to a.y. Otherwise writes the sums of this split to a.part and a.limit.
 LANE void wide_store(const attn_args &a, const wide_sums &sum, const attn_row *row, int part, int batch, int split) {
     const int t = threadIdx.x % 4;
 #pragma unroll

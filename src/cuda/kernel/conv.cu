@@ -255,6 +255,7 @@ DEV int64_t clip(int64_t i, int64_t n) {
     }
     return i < n ? i : n - 1;
 }
+// Returns pixel (x, y). Outside the image, returns the nearest pixel of its edge.
 DEV float pixel(const struct cuda_view &v, const char *plane, int64_t x, int64_t y) {
     return *(const float *) (plane + clip(x, v.ne[0]) * v.nb[0] + clip(y, v.ne[1]) * v.nb[1]);
 }
@@ -265,6 +266,7 @@ DEV int64_t between(int64_t i, float f, float offset, int64_t n, float *part) {
     *part = fminf(1.0f, fmaxf(0.0f, at - (float) clip(j, n)));
     return j;
 }
+// Stores the weights of four neighbouring pixels. d: distance of the point from the second pixel, 0 to 1.
 DEV void cubic(float d, float *w) {
     const float c = -0.75f, near0 = d, near1 = 1 - d, far0 = d + 1, far1 = 2 - d;
     w[0] = ((c * far0 - 5 * c) * far0 + 8 * c) * far0 - 4 * c;
@@ -286,6 +288,8 @@ DEV float bicubic(const struct cuda_view &a, const char *plane, float at_x, floa
     }
     return sum;
 }
+// Returns the mean of the source pixels around pixel (x, y) of the result, weighted by a triangle that is as wide as the
+// reduction.
 DEV float antialias(const struct cuda_view &a, const char *plane, const float *f, float offset, int64_t x, int64_t y) {
     const float support[] = {fmaxf(1.0f, 1.0f / f[0]), fmaxf(1.0f, 1.0f / f[1])};
     const float at[] = {((float) x + offset) / f[0], ((float) y + offset) / f[1]};

@@ -102,6 +102,7 @@ DEV float limited(float x, float limit) {
     return x > limit ? limit : x;
 }
 
+// Returns act(x) * u. x: element of a; u: element of b.
 DEV float glu(const struct cuda_glu_args &g, float x, float u) {
     switch (g.what) {
         case GGML_GLU_OP_REGLU: return x > 0.0f ? x * u : 0.0f;
@@ -117,7 +118,7 @@ DEV float glu(const struct cuda_glu_args &g, float x, float u) {
         }
         case GGML_GLU_OP_GEGLU_ERF: return gelu_erf(x) * u;
         case GGML_GLU_OP_GEGLU_QUICK: return gelu_quick(x) * u;
-        default: {
+        default: { // GGML_GLU_OP_SWIGLU_CLAMP
             const float v = g.limit < x ? g.limit : x;
             return v / (1.0f + expf(-v)) * limited(u, g.limit);
         }

@@ -11,27 +11,30 @@
 
 enum { MMA_ROWS = 128, MMA_STEP = 64 };
 
+// Sizes in shared memory, in bytes. A stage of weights is one chunk of 128 rows. A stage of columns is MMA_STEP elements of NT
+// columns.
 template <class D, int NT> struct mma_plan {
     enum {
-        BYTES = D::CH / D::QK * D::BYTES,
-        PIECES = ((BYTES + 14) / 16 + 1) | 1,
+        BYTES = D::CH / D::QK * D::BYTES,     // bytes of a chunk of one row
+        PIECES = ((BYTES + 14) / 16 + 1) | 1, // 16-byte pieces per row; odd, so that rows begin in different banks
         PITCH = PIECES * 16,
-        A_SIZE = PITCH * MMA_ROWS,
-        B_SIZE = NT * 128,
-        N_A = D::CH < 256 && D::BYTES < 4 ? 4 : 2,
-        N_B = NT == 256 ? 4 : 6,
+        A_SIZE = PITCH * MMA_ROWS,                 // a stage of weights
+        B_SIZE = NT * 128,                         // a stage of columns
+        N_A = D::CH < 256 && D::BYTES < 4 ? 4 : 2, // number of stages of weights
+        N_B = NT == 256 ? 4 : 6,                   // number of stages of columns
         BARS = 256,
         SIZE = N_B * B_SIZE + N_A * A_SIZE + BARS + 1024 + 64,
-        STEPS = D::CH / MMA_STEP,
+        STEPS = D::CH / MMA_STEP, // stages of columns per chunk
     };
 };
 
+// Shared addresses of the barriers, one of each kind per stage. full: the stage has been copied; empty: the stage has been read.
+// a: stages of weights; b: stages of columns.
 struct mma_bars {
     uint32_t full_a, empty_a, full_b, empty_b;
 };
 
-// Run by the warp group that copies. Copies the chunks of weights and the tiles of columns in advance. full_*: barriers that a
-// copy completes; empty_*: barriers of stages that may be overwritten.
+// Run by the warp group that copies. Copies the chunks of weights and the tiles of columns in advance.
 template <class D, int NT>
 LANE void mma_feed(
     const mma_args &a, const char *w, const char *tiles, int row0, uint32_t smem_a, uint32_t smem_b, mma_bars bar) {
@@ -65,7 +68,7 @@ LANE void mma_feed(
     }
 }
 
-// Decodes elements 64 q to 64 q + 63 of a chunk, of two rows.
+// Decodes elements 64 q to 64 q + 63 of a chunk, of the thread's two rows, into the A operand.
 template <class D, int NT>
 LANE void mma_step(const D &d0, const D &d1, bytes p0, bytes p1, int q, int t, int valid, uint32_t *a) {
 #pragma unroll
@@ -137,6 +140,7 @@ LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t 
     wgmma_pin<NT / 2>(c);
 }
 
+// Multiplies the sums by the scales of the columns and writes them to y.
 template <class D, int NT>
 LANE void mma_store(const mma_args &a, float *y, const float *scale, int col0, int row0, const float *c) {
     const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;

@@ -8,7 +8,7 @@
 DEV float reciprocal(float d) {
     return d != 0.0f ? __fdiv_rn(1.0f, d) : 0.0f;
 }
-// If several elements have the largest magnitude, returns the first of them.
+// Returns the element of the largest magnitude. If there are several, returns the first of them.
 DEV float extreme(const float *x) {
     float amax = 0.0f, at = 0.0f;
     for (int j = 0; j < 32; j++) {
@@ -24,6 +24,7 @@ DEV int low_byte(int v, int max) {
     v = (int) (int8_t) v;
     return min(v, max);
 }
+// Returns the level of x: x * id + half, rounded toward zero and limited to max. id: reciprocal of the scale.
 DEV int level_biased(float x, float id, float half, int max) {
     return low_byte(__float2int_rz(__fadd_rn(__fmul_rn(x, id), half)), max);
 }
@@ -69,6 +70,7 @@ DEV void quantize(const float *x, block_q5_0 *y) {
         y->qh[i] = (uint8_t) (qh >> (8 * i));
     }
 }
+// Stores the smallest and the largest element.
 DEV void range(const float *x, float *lo, float *hi) {
     *lo = 3.402823466e+38f, *hi = -3.402823466e+38f;
     for (int j = 0; j < 32; j++) {
@@ -109,7 +111,8 @@ DEV void quantize(const float *x, block_q5_1 *y) {
         y->qh[i] = (uint8_t) (qh >> (8 * i));
     }
 }
-// If two values are equally near, returns the index of the upper value.
+// Returns the index of the value of iq4_nl that is nearest to v. If two values are equally near, returns the index of the upper
+// one.
 DEV int nearest_iq4(float v) {
     int at = 0;
     for (int i = 1; i < 16; i++) {
@@ -136,6 +139,8 @@ DEV void quantize(const float *x, block_iq4_nl *y) {
     }
     y->d = fabsf(max) < 1e-15f ? 0 : float_to_half(__fdiv_rn(a, b));
 }
+// Returns the fp4 code whose value times the scale is nearest to x. d: half of the scale, because values_fp4 holds twice the
+// values.
 DEV int nearest_fp4(float x, float d) {
     const float size = fabsf(x);
     int best = 0;

@@ -8,8 +8,9 @@
 #define PER_LANE 8 // elements of a line per lane, so d <= 256
 
 struct line {
-    float s[PER_LANE];
+    float s[PER_LANE]; // s[i]: element lane + 32 i
 };
+// Returns the dot product of a line with x, to all lanes.
 DEV float sum_of(const struct cuda_recur_args &g, const line &l, const float *x, int lane) {
     float sum = 0.0f;
 #pragma unroll
@@ -20,7 +21,8 @@ DEV float sum_of(const struct cuda_recur_args &g, const line &l, const float *x,
     return warp_sum(sum);
 }
 
-// x: sources of this token and head; n: index of the line.
+// Each step function updates line n with one token and returns the element of the result for this line.
+// x: sources of this token and head.
 DEV float step_columns(const struct cuda_recur_args &g, line &l, const float *const *x, int64_t n, int lane) {
     const float *k = x[0], *r = x[2], v = x[1][n];
     float sum = 0.0f;
@@ -50,7 +52,7 @@ DEV float step_wkv7(const struct cuda_recur_args &g, line &l, const float *const
     }
     return sum_of(g, l, r, lane);
 }
-// q, k: of this token and head; v: element of v for this line; gate: one or d numbers.
+// q, k: vectors of this token and head; v: element of v for this line; gate: one or d numbers.
 DEV float step_delta(
     const struct cuda_recur_args &g, line &l, const float *q, const float *k, float v, const float *gate, float beta, int lane) {
 #pragma unroll
@@ -205,6 +207,7 @@ KERNEL solve_tri(const __grid_constant__ struct cuda_op_args g) {
 
 #define HC 4
 
+// Divides each row (or, if rows is false, each column) of m by its sum plus eps.
 DEV void comb_norm(float m[HC][HC], bool rows, float eps) {
     for (int i = 0; i < HC; i++) {
         float sum = 0.0f;

@@ -11,15 +11,15 @@ struct cuda_recur_args {
     struct cuda_view q, k, v;   // GATED_DELTA_NET: sources 0 to 2
     int64_t d, n_head, n_token; // n_token: tokens per sequence
     int64_t n_seq;
-    int64_t n_kept; // the state after each of the last n_kept tokens is stored; the last state always
+    int64_t n_kept; // number of states to store; states[i] is the state before the last i tokens; states[0] is always stored
     int64_t n_gate; // GATED_DELTA_NET: gates per head, 1 or d
     float scale;
     int32_t what; // enum ggml_op
 };
 
 struct cuda_scan_args {
-    struct cuda_view s, x, dt, a, b, c;
-    const int32_t *ids;
-    float *y, *states;
-    int64_t n_kept; // number of states to keep
+    struct cuda_view s, x, dt, a, b, c; // sources 0 to 5 of SSM_SCAN
+    const int32_t *ids;                 // source 6: for each sequence, the index of its old state in s
+    float *y, *states;                  // result; new states, after y in the same tensor
+    int64_t n_kept;                     // number of states to store, as in cuda_recur_args
 };
