@@ -288,8 +288,8 @@ DEV float bicubic(const struct cuda_view &a, const char *plane, float at_x, floa
     }
     return sum;
 }
-// Returns the mean of the source pixels around pixel (x, y) of the result, weighted by a triangle that is as wide as the
-// reduction.
+// Returns the weighted mean of the source pixels around pixel (x, y) of the result. The weights are a triangle. Its half width is
+// the number of source pixels per result pixel, but at least 1.
 DEV float antialias(const struct cuda_view &a, const char *plane, const float *f, float offset, int64_t x, int64_t y) {
     const float support[] = {fmaxf(1.0f, 1.0f / f[0]), fmaxf(1.0f, 1.0f / f[1])};
     const float at[] = {((float) x + offset) / f[0], ((float) y + offset) / f[1]};
