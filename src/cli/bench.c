@@ -144,6 +144,7 @@ static int64_t token_likeliest(const struct session *s) {
     return best;
 }
 
+// Runs a test once to warm up and then n_reps times. Sets test->mean and test->deviation.
 static bool test_measure(struct session *s, struct test *test, int64_t n_reps, const int32_t *tokens, struct model_error *error) {
     double sum = 0, squares = 0;
     int64_t us;
@@ -273,7 +274,7 @@ static void print_object(FILE *file, const struct row *row) {
         test->n_tokens, test->n_depth, test->mean, test->deviation);
 }
 
-// The first call also prints the head of the table.
+// i: number of rows printed before. If i is 0, also prints the head of the table.
 static void print_row(FILE *file, const struct row *row, int i, enum output output) {
     switch (output) {
         case MD: print_md(file, row, i); break;
@@ -298,6 +299,7 @@ struct bench {
     int n_rows; // rows printed so far
 };
 
+// Measures a test and prints its row.
 static bool test_run(struct bench *b, struct workbench *m, int64_t n_threads, const struct test *test, const int32_t *tokens,
     struct model_error *error) {
     struct test done = *test;
@@ -338,7 +340,7 @@ static int tests_run(struct bench *b, struct workbench *m, int64_t n_threads) {
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-// The first call opens the output file.
+// Measures all tests of one model with one number of threads. The first call opens the output file.
 static int model_run(struct bench *b, const char *path, int64_t n_threads) {
     struct model_options options = b->o->model;
     struct workbench m;

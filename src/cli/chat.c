@@ -72,7 +72,7 @@ struct chat_history {
 
 static const char *const role_names[CHAT_N_ROLES] = {"system", "user", "assistant"};
 
-// False: out of memory.
+// Appends a copy of the text. Returns false if memory is exhausted.
 static bool chat_history_add(struct chat_history *h, enum chat_role role, const char *text, size_t size) {
     char *copy = berth_malloc(size + 1);
     if (copy == NULL || !berth_grow((void **) &h->messages, &h->cap, h->n + 1, sizeof *h->messages)) {
@@ -116,7 +116,8 @@ static bool chat_history_save(const struct chat_history *h, const char *path) {
     return cli_close(file, path, !ferror(file)) == CLI_OK;
 }
 
-// The keys may be in any order.
+// Reads one message and appends it to h. Its keys may be in any order. Returns false if the message is invalid or memory is
+// exhausted.
 static bool message_read(struct berth_json *r, struct chat_history *h) {
     struct berth_json_text key, text;
     int role = -1;
@@ -202,11 +203,11 @@ static bool chat_history_load(struct chat_history *h, const char *path) {
 #define END_HINT "\n(press Ctrl-D or type /quit to end)\n"
 
 struct chat_line {
-    bool is_terminal;
-    void *library;
-    char *(*read)(const char *prompt); // function of the library, NULL: none
-    void (*remember)(const char *line);
-    char *text;
+    bool is_terminal;                   // input and output are a terminal
+    void *library;                      // handle of dlopen; NULL: none
+    char *(*read)(const char *prompt);  // the library's readline; NULL: none
+    void (*remember)(const char *line); // the library's add_history; NULL: none
+    char *text;                         // the line that is read
     size_t n, cap;
 };
 
@@ -234,7 +235,8 @@ static bool line_append(struct chat_line *l, const char *text, size_t n) {
     return true;
 }
 
-// Appends the next line without its line end. False: there is no next line, or out of memory.
+// Appends the next line of standard input, without its line end, to l->text. Returns false if there is no next line or memory is
+// exhausted.
 static bool line_read_plain(struct chat_line *l) {
     int c;
     bool has_any = false;
@@ -257,6 +259,8 @@ static bool line_read_plain(struct chat_line *l) {
     return line_append(l, "", 0);
 }
 
+// Shows the prompt at a terminal and appends the next line to l->text. Ctrl-C at the prompt prints a hint, and the prompt appears
+// again. Returns false at the end of the input.
 static bool line_read(struct chat_line *l, const char *prompt) {
     if (l->read == NULL) {
         if (l->is_terminal) {
@@ -288,8 +292,8 @@ static bool line_read(struct chat_line *l, const char *prompt) {
     return ok;
 }
 
-// Returns the next line without its end. Lines that end with a backslash are joined. Valid until the next call. NULL: end of the
-// input, or out of memory.
+// Returns the next line without its line end, or NULL at the end of the input or if memory is exhausted. A line that ends with a
+// backslash is joined with the next line. The text is valid until the next call.
 static const char *chat_line_next(struct chat_line *l) {
     l->n = 0;
     bool is_first = true;
@@ -310,7 +314,7 @@ static const char *chat_line_next(struct chat_line *l) {
 struct chat {
     const struct options *options;
     struct workbench *m;
-    const struct chat_template *row;
+    const struct chat_template *row; // the template in use
     struct chat_history history;
     struct sampler sampler;
     struct text_guide guide;
@@ -386,6 +390,7 @@ static bool tokens_unread(struct chat *c, struct token_list *tokens, struct mode
     return ok;
 }
 
+// Processes the tokens and adds them to the history of the sampler.
 static bool tokens_decode(struct chat *c, const struct token_list *tokens, struct model_error *error) {
     const int64_t start = ggml_time_us();
     const bool ok = session_decode(c->m->session, tokens->ids, (int64_t) tokens->n, error);
@@ -402,7 +407,8 @@ static bool tokens_decode(struct chat *c, const struct token_list *tokens, struc
     return true;
 }
 
-// If the context has too few free positions, drops the oldest turns and processes the remaining conversation from position 0.
+// Processes the tokens of the conversation that the model has not processed yet. If the context has too few free positions, drops
+// the oldest turns and processes the remaining conversation from position 0.
 static bool tokens_process(struct chat *c, struct model_error *error) {
     struct session *s = c->m->session;
     for (;;) {
@@ -431,7 +437,8 @@ static bool tokens_process(struct chat *c, struct model_error *error) {
     }
 }
 
-// Prints the answer token by token and appends it to the history. False: failed, and a message was printed.
+// Processes the user's last message, prints the answer token by token and appends it to the history. Returns false after a
+// failure, for which it has printed a message. Then the user's message is not in the history any more.
 static bool answer_make(struct chat *c) {
     struct model_error error = {""};
     struct berth_stream copy = {0};
@@ -496,6 +503,7 @@ static void stats_print(const struct chat *c) {
     cli_model_memory(stdout, c->m);
 }
 
+// Returns the text after the command `name`, without leading spaces. Returns NULL if the line is not this command.
 static const char *command_argument(const char *line, const char *name) {
     const size_t n = strlen(name);
     if (strncmp(line, name, n) != 0 || (line[n] != '\0' && line[n] != ' ')) {
@@ -504,7 +512,7 @@ static const char *command_argument(const char *line, const char *name) {
     return line + n + strspn(line + n, " ");
 }
 
-// False: the command ends the conversation.
+// Runs the command in a line that starts with a slash. Returns false if the command ends the conversation.
 static bool command_run(struct chat *c, const char *line) {
     const char *value;
     if (command_argument(line, "/quit") != NULL || command_argument(line, "/exit") != NULL) {
@@ -532,6 +540,7 @@ static bool command_run(struct chat *c, const char *line) {
     return true;
 }
 
+// Adds the user's message and makes the answer.
 static int turn_take(struct chat *c, const char *text) {
     if (!c->is_script) {
         cli_interrupt_clear(); // ignores a Ctrl-C before the message

@@ -131,11 +131,11 @@ static bool names_add(struct client_names *names, const char *name) {
 
 // ---- one library ----
 
-// imports and exports may be NULL.
+// What on_symbol collects from the symbols of a library.
 struct walk {
-    struct client_names *imports, *exports;
-    size_t n_defined; // exported functions of ggml
-    bool is_berth, ok;
+    struct client_names *imports, *exports; // receive the functions of ggml; NULL: not collected
+    size_t n_defined;                       // exported functions of ggml
+    bool is_berth, ok;                      // the library exports a function of Berth; false: out of memory
 };
 
 static void on_symbol(void *user, const char *name, bool is_defined, bool is_weak) {
@@ -163,6 +163,7 @@ static enum client_role role_of(const char *name) {
     return starts_with(name, "libggml-base.") || starts_with(name, "libggml.") ? CLIENT_BASE : CLIENT_CALLER;
 }
 
+// Sets library->needs and, if a name contains it, folder->release. Returns false if memory is exhausted.
 static bool needs_read(struct client_folder *folder, struct client_library *library, const struct berth_elf *elf) {
     const char *name;
     for (size_t i = 0; (name = berth_elf_name(elf, DT_NEEDED, i)) != NULL; i++) {
@@ -282,7 +283,8 @@ static bool berth_folder_find(char out[PATH_MAX]) {
     return slash != NULL;
 }
 
-// has_cpu: includes the CPU library.
+// Adds the functions that Berth's libraries export. has_cpu: includes the CPU library. Returns false after a failure, for which
+// it has printed a message.
 static bool berth_exports_read(const char *berth_path, bool has_cpu, struct client_names *berth_exports) {
     static const char *const files[] = {"libggml-base.so", "libggml.so", "libggml-cpu.so"};
     for (size_t i = 0; i < (has_cpu ? 3 : 2); i++) {
@@ -307,7 +309,7 @@ static bool is_file(const char *folder, const char *name) {
     return access(path, R_OK) == 0;
 }
 
-// Sets folder->place and folder->missing_libraries.
+// Sets folder->place and folder->missing_libraries. Returns false if memory is exhausted.
 static bool names_check(struct client_folder *folder, const char *berth_path) {
     const int n = snprintf(folder->place, sizeof folder->place, "%s/berth", berth_path);
     if (n < 0 || (size_t) n >= sizeof folder->place || !is_file(folder->place, "libggml-base.so")) {
@@ -341,6 +343,7 @@ static bool needs_cpu_library(const struct client_folder *folder) {
     return false;
 }
 
+// Sets the missing functions of each library and the counts of the folder. Returns false if memory is exhausted.
 static bool imports_check(
     struct client_folder *folder, const struct client_names *berth_exports, const struct client_names *kept_exports) {
     for (size_t i = 0; i < folder->n; i++) {
@@ -361,7 +364,7 @@ static bool imports_check(
     return true;
 }
 
-// False: out of memory or unreadable folder; a message was printed.
+// Reads the libraries of a folder and checks them. Returns false after a failure, for which it has printed a message.
 static bool client_folder_read(struct client_folder *folder, const char *path) {
     struct client_names kept_exports = {0}, berth_exports = {0};
     char berth_path[PATH_MAX];

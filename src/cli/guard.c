@@ -20,6 +20,7 @@ struct map_line {
     size_t n_name;
 };
 
+// Parses the next byte of a line.
 static void line_add(struct map_line *line, char c) {
     static const char digits[] = "0123456789abcdef";
     const char *digit = c != '\0' ? strchr(digits, c) : NULL;

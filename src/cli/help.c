@@ -133,7 +133,7 @@ void cli_list_print(const struct cli_command *list, FILE *file) {
 
 // ---- man page ----
 
-// At the start of a line, a word that looks like a macro of mdoc is escaped.
+// Prints n bytes of a word. at_start: the word begins a line; then a word that looks like a macro of mdoc is escaped.
 static void man_word(const char *word, size_t n, bool at_start, FILE *file) {
     fputs(at_start && (*word == '.' || *word == '\'') ? "\\&" : "", file);
     for (size_t i = 0; i < n; i++) {
@@ -141,7 +141,7 @@ static void man_word(const char *word, size_t n, bool at_start, FILE *file) {
     }
 }
 
-// mdoc needs one sentence per line.
+// Prints a text for mdoc, which needs one sentence per line.
 static void man_text(const char *text, FILE *file) {
     size_t at = 0;
     for (const char *p = text; *p != '\0';) {

@@ -15,7 +15,7 @@
 #define MAX_SIZE ((size_t) 1 << 30)
 #define PIECE ((size_t) 1 << 16) // smallest number of bytes per read
 
-// NULL: failed, with errno.
+// Returns the content of the file, followed by a NUL. On failure returns NULL and sets errno.
 static char *file_read(FILE *file, size_t *size) {
     char *text = NULL;
     size_t cap = 0;
@@ -124,6 +124,7 @@ void cli_input_add(const char *path, enum cli_use use) {
         parts_register(path, use);
         return;
     }
+    // No such file exists. The text may be an adapter with a scale, FILE:SCALE.
     const char *colon = strrchr(path, ':');
     char *file = colon != NULL ? strndup(path, (size_t) (colon - path)) : NULL;
     if (file != NULL && stat(file, &st) == 0) {

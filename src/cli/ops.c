@@ -69,6 +69,8 @@ static bool is_type(int t) {
     return ggml_type_size((enum ggml_type) t) > 0;
 }
 
+// Returns the index in q->tiers of the tier that computes the op. Adds the tier if it is new. Returns NOT_SUPPORTED and sets
+// has_failed if memory is exhausted.
 static int tier_number(struct query *q, const struct ggml_tensor *op) {
     char text[TIER_SIZE] = "";
     if (q->op_tier != NULL) {
@@ -90,6 +92,7 @@ static int tier_number(struct query *q, const struct ggml_tensor *op) {
     return i;
 }
 
+// Queries the device for each combination of types. sub: the variant of GGML_OP_UNARY or GGML_OP_GLU; otherwise 0.
 static void op_query(struct query *q, enum ggml_op op, int sub, struct answer *a) {
     a->any = false;
     a->relation = berth_op_relation(op);
@@ -172,7 +175,7 @@ static bool fold_same(struct answer *a) {
 #define COLUMN_TIER 26
 #define COLUMN_TYPES 46
 
-// Returns the column after the word.
+// Prints a space and the word, on a new line if the line would be too long. Returns the column after the word.
 static int put_word(int column, const char *word) {
     const int n = (int) strlen(word);
     if (column + 1 + n > LINE_LENGTH) {
@@ -265,6 +268,7 @@ static void print_answer(struct query *q, struct answer *a) {
 
 // ---- the list ----
 
+// Returns whether the user has requested this op. Sets found[] for the request.
 static bool name_is_requested(const struct query *q, const char *name) {
     bool is_requested = q->n_names == 0;
     for (int i = 0; i < q->n_names; i++) {
@@ -293,7 +297,7 @@ static void visit_requested(struct query *q, struct answer *a, visit_t visit, en
     }
 }
 
-// Each variant of GGML_OP_UNARY and GGML_OP_GLU counts as an op.
+// Calls visit for each requested op. Each variant of GGML_OP_UNARY and GGML_OP_GLU counts as an op.
 static void each_op(struct query *q, struct answer *a, visit_t visit) {
     for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
         if (op == GGML_OP_UNARY) {
@@ -325,7 +329,7 @@ static int ops_print(struct query *q) {
         code = cli_fail(CLI_FAILURE, "out of memory for the query of the device");
         goto end;
     }
-    each_op(q, a, visit_nothing);
+    each_op(q, a, visit_nothing); // sets q->found
     for (int i = 0; i < q->n_names; i++) {
         if (!q->found[i]) {
             code = cli_usage("ops", "unknown op '%s'; 'berth ops' lists all", q->names[i]);

@@ -43,6 +43,7 @@ int cli_option_word(const struct cli_option *o, const char *command, const char 
     return value_refuse(o, command, value);
 }
 
+// Stores n in a field of the options. o->size: size of the field, which is a bool, an int32_t or an int64_t.
 static void integer_store(const struct cli_option *o, int64_t n, void *target) {
     const int32_t small = (int32_t) n;
     const bool flag = n != 0;
@@ -132,6 +133,7 @@ static int value_parse(const struct cli_option *o, const char *command, const ch
     return code;
 }
 
+// Returns the address of the field that the option sets.
 static void *option_target(const struct cli_help *help, const struct cli_option *o, void *options) {
     return (char *) options + help->bases[o->base] + o->at;
 }
@@ -177,7 +179,7 @@ static void names_fini(struct names *t) {
     berth_free(t->also);
 }
 
-// False: out of memory.
+// Makes the table of a command's options for getopt. Returns false if memory is exhausted.
 static bool names_init(struct names *t, const struct cli_option *rows) {
     static const struct cli_option common[] = {{.letter = 'h', .name = "help"}, {.letter = 'q', .name = "quiet"}};
     size_t n_rows = 0, size = 1;
@@ -201,7 +203,7 @@ static bool names_init(struct names *t, const struct cli_option *rows) {
     return true;
 }
 
-// NULL: none.
+// Returns the row of an option. c: result of getopt_long. Returns NULL if c is not an option of the table.
 static const struct cli_option *row_find(const struct cli_option *rows, int c) {
     if (c >= FIRST_ROW) {
         return &rows[c - FIRST_ROW];
@@ -226,10 +228,12 @@ static void ngl_replace(int argc, char **argv) {
     }
 }
 
+// Returns whether the word is a group of short options that contains the letter c.
 static bool has_short(const char *word, int c) {
     return word[0] == '-' && word[1] != '-' && strchr(word + 1, c) != NULL;
 }
 
+// Prints why getopt refused an option.
 static int option_refuse(const char *command, int argc, char **argv) {
     const char *last = argv[optind - 1]; // the refused option, unless getopt is still inside a group of letters
     const bool is_letter = optopt > 0 && optopt < FIRST_ROW;

@@ -173,7 +173,7 @@ FILE *cli_open_update(const char *path) {
     return output_open(path, CLI_UPDATE);
 }
 
-// NULL: standard output.
+// Returns the output that has this file, or NULL if the file is standard output.
 static struct output *output_find(const FILE *file) {
     struct output *o = outputs;
     while (o != NULL && o->to.file != file) {

@@ -139,6 +139,7 @@ static int n_ranks(const struct options *o) {
     return o->world != NULL ? o->world->n_ranks : 1;
 }
 
+// Refuses an option that differs from the checkpoint in a value that a resumed run cannot change.
 static int params_check(const struct options *o, const struct train_params *p) {
     const struct train_params *given = &o->params;
     const bool differs =
@@ -167,7 +168,7 @@ static struct train_params params_default(const struct options *o, const struct 
         .seed = 1};
 }
 
-// A negative value means that the option was not given.
+// given_int and given_real set *x if the option was given. A negative value means that it was not given.
 static void given_int(int64_t *x, int64_t value) {
     if (value >= 0) {
         *x = value;
@@ -213,6 +214,7 @@ static int params_get(const struct options *o, const struct model *m, struct tra
     return code;
 }
 
+// Sets the number of steps and of warmup steps, unless they are given.
 static int length_set(const struct options *o, const struct train_data *data, struct train_params *p) {
     const int64_t n_epochs = o->n_epochs > 0 ? o->n_epochs : 1;
     int64_t n_windows;
@@ -253,6 +255,7 @@ static const char *checkpoint_name(const struct options *o, char path[4096]) {
     return path;
 }
 
+// Checks before the training that all output files can be written.
 static int outputs_check(const struct options *o) {
     char checkpoint[4096];
     if (cli_output_check(o->out) != CLI_OK || cli_output_check(o->plot) != CLI_OK) {
@@ -263,6 +266,7 @@ static int outputs_check(const struct options *o) {
 
 // ---- a new model ----
 
+// Writes a model with random weights to o->out, by the sizes in o->config (--new).
 static int new_model_write(const struct options *o) {
     struct model_error error = {""};
     size_t size;
@@ -345,7 +349,8 @@ static int text_folder_read(struct reading *r, const char *path) {
     return code;
 }
 
-// On failure prints a message and returns the exit code. Warns of files that are not text.
+// Reads a file, a folder or standard input into `data`. Warns of files that are not text. On failure prints a message and returns
+// the exit code.
 static int texts_read(const struct options *o, const char *path, const struct vocab *vocab, struct train_data *data) {
     struct reading r = {.split = o->split, .vocab = vocab, .data = data};
     struct stat st;
@@ -412,13 +417,14 @@ static int plot_save(struct run *r) {
     return cli_close(file, r->o->plot, cli_train_plot(r->t, file));
 }
 
-// Rank 0 saves for all ranks.
+// Rank 0 calls save. All ranks return the exit code of rank 0.
 static int save_on_first_rank(struct run *r, int (*save)(struct run *r)) {
     return code_broadcast(r->o, is_first(r->o) ? save(r) : CLI_OK);
 }
 
 // ---- progress ----
 
+// Returns the tokens that this run has trained on.
 static int64_t tokens_of(const struct run *r) {
     return (r->t->n_done - r->first) * r->t->params.n_seq * r->t->params.n_ctx;
 }
@@ -438,7 +444,8 @@ static const char *duration_text(double seconds, char text[32]) {
     return text;
 }
 
-// At most one line per LOG_PERIOD_US. A terminal gets no lines, because it shows a progress bar.
+// Returns whether to print a log line now: at most one line per LOG_PERIOD_US. A terminal gets no lines, because it shows a
+// progress bar.
 static bool is_log_time(struct run *r) {
     const int64_t now_us = ggml_time_us();
     if (cli_is_quiet() || isatty(STDERR_FILENO) || now_us < r->printed_us + LOG_PERIOD_US) {
@@ -470,7 +477,7 @@ static bool has_validation_at(const struct trainer *t, int64_t step) {
     return t->n_evaluations > 0 && t->evaluations[t->n_evaluations - 1].step == step;
 }
 
-// Does nothing if this run already has the validation loss of this step.
+// Computes and prints the loss on the validation text. Does nothing if this run already has the validation loss of this step.
 static int validation_run(struct run *r) {
     struct trainer *t = r->t;
     struct model_error error = {""};
@@ -621,7 +628,7 @@ static int train_run(const struct options *o, struct trainer *t, struct train_da
 
 // ---- the command ----
 
-// path NULL: there is no text.
+// Reads the texts at `path` and cuts them into windows of n_ctx tokens. If path is NULL, `data` stays empty.
 static int windows_read(
     const struct options *o, const char *path, const struct vocab *vocab, int64_t n_ctx, struct train_data *data) {
     struct model_error error = {""};
