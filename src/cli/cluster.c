@@ -117,7 +117,7 @@ int cli_cluster_fit(const struct model_options *options, const char *file, bool 
     return code;
 }
 
-// path NULL: all types that weights can have.
+// Sets the types to measure: those of the model's weights, or all types that weights can have if path is NULL.
 static bool types_find(const char *path, struct cluster_measure_params *params, struct model_error *error) {
     if (path != NULL) {
         struct model *model = model_open(path, error);

@@ -116,7 +116,7 @@ static const char *next_line(const char *line) {
     return end != NULL ? end + 1 : line + strlen(line);
 }
 
-// The line must have a layer.
+// Returns the block that begins at a line, which must have a layer.
 static struct block block_at(const char *line) {
     struct block b = {.text = line};
     int64_t layer;
@@ -128,6 +128,7 @@ static struct block block_at(const char *line) {
     return b;
 }
 
+// Returns whether two blocks differ only in the numbers of nodes and layers.
 static bool blocks_equal(const struct block *a, const struct block *b) {
     const char *x = a->text, *y = b->text;
     bool same = a->n_lines == b->n_lines;
@@ -140,6 +141,7 @@ static bool blocks_equal(const struct block *a, const struct block *b) {
     return same;
 }
 
+// Prints one line for layers `from` to `to`, which equal the printed block `first`. If to < from, prints nothing.
 static void equal_layers_print(int64_t from, int64_t to, const struct block *first, FILE *file) {
     if (to == from) {
         fprintf(file, "  layer %" PRId64 ": the same %zu nodes as layer %" PRId64 "\n", to, first->n_lines, first->layer);
@@ -187,6 +189,7 @@ static size_t layers_print(const char *text, int64_t layer, FILE *file) {
 
 // ---- a graph ----
 
+// Builds the graph of n_tokens tokens over the whole context, and lets the scheduler place its ops.
 static int graph_split(struct session *s, int64_t n_tokens) {
     struct model_error error = {""};
     if (!session_graph(s, n_tokens, s->params.n_ctx, &error)) {
@@ -242,7 +245,7 @@ static void print_shares(const struct workbench *m) {
     berth_meta_explain(m->devices.backend[0], stdout);
 }
 
-// One line per fusion, with the number of its uses. Skips backends that do not report fusions.
+// Prints one line per fusion, with the number of its uses. Skips backends that do not report fusions.
 static void print_fused(const struct workbench *m) {
     int n_printed = 0;
     for (int i = 0; i < m->devices.n; i++) {

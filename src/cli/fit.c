@@ -84,12 +84,14 @@ static const struct {
     [FIT_DEFAULT] = {"default", "the default size"},
 };
 
+// The question, the model as the search has left it, and the answer.
 struct found {
     const struct options *o;
     struct workbench *m;
     struct fit_found f;
 };
 
+// device: index of a device, or FIT_ALL.
 static const char *limit_name(const struct found *s, int device) {
     return device >= 0 ? ggml_backend_dev_name(s->m->devices.dev[device]) : "all devices";
 }
@@ -106,11 +108,13 @@ static void print_limits(const struct found *s) {
     }
 }
 
+// full: the device whose limit is reached, FIT_ALL or FIT_NONE.
 static void print_limit(const struct found *s, const char *what, enum fit_limit_kind limit, int full) {
     const bool is_named = limit == FIT_MEMORY && s->o->question.limits.n > 1 && full != FIT_NONE;
     printf("  %-8s %s%s%s\n", what, limits[limit].what, is_named ? ", of " : "", is_named ? limit_name(s, full) : "");
 }
 
+// Returns the bytes of compute memory that recomputing saves.
 static uint64_t saved_of(const struct found *s) {
     uint64_t bytes = 0;
     for (int d = 0; d < s->m->devices.n; d++) {
@@ -205,7 +209,8 @@ static void print_next(const struct found *s) {
     }
 }
 
-// w NULL: text instead of JSON. Prints nothing for an engine that would load the model a second time.
+// Prints the values alive at the peak and the options that lower it, as JSON, or as text if w is NULL. Prints nothing for an
+// engine that would load the model a second time.
 static void print_peak(const struct found *s, struct berth_json_writer *w) {
     if (!s->m->model->engine->can_replan) {
         return;

@@ -106,7 +106,7 @@ const struct cli_help cli_gguf_check_help = {
     .examples = {{"Check a download", "gguf check model.gguf"}, {"All files of a folder", "gguf check *.gguf"}},
 };
 
-// NULL: all values are finite.
+// Returns the name of the first tensor with a value that is not finite. Returns NULL if all values are finite.
 static const char *fault_find(const struct berth_gguf_map *map) {
     const struct gguf_context *g = berth_gguf_map_meta(map);
     for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {

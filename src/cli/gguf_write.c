@@ -24,6 +24,7 @@ struct options {
     CLI_OPTION('o', "out", "OUT", "the file to write", .takes = ".gguf", CLI_TO(struct options, out), .is_required = true)
 #define OPT_JSON(fields) CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: " fields)
 
+// Returns the stream for results: standard error if the output file is standard output.
 static FILE *results_stream(const struct options *o) {
     return cli_is_stdout(o->out) ? stderr : stdout;
 }

@@ -48,7 +48,7 @@ static int names_distance(const char *a, const char *b) {
     return d[n][m];
 }
 
-// NULL: no name is close.
+// Returns the command that the user probably meant, or NULL if no name is close.
 static const char *command_nearest(const char *name) {
     const char *best = NULL;
     int least = 3; // at most two typing errors are accepted, and fewer than half of the letters

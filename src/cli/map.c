@@ -121,7 +121,7 @@ static int options_check(struct options *o, int n, char **operands) {
     return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' must end in .svg or .html", o->out);
 }
 
-// Plans a file without offsets. The caller frees *offsets.
+// Reads a file. Plans it if it has no offsets. The caller frees *offsets.
 static int map_load(const char *path, const struct options *o, struct view_plan *plan, uint64_t **offsets, bool *is_stopped) {
     *offsets = NULL;
     if (cli_plan_open(path, &o->model, &o->budget, plan) != CLI_OK) {
@@ -142,6 +142,7 @@ static int map_load(const char *path, const struct options *o, struct view_plan 
                : cli_fail(CLI_FAILURE, "%s: the offsets are not a valid plan; 'berth verify' prints the first fault", path);
 }
 
+// Sets *map to the placement of the captured program (--captured).
 static int captured_get(const char *path, const struct view_plan *plan, struct map_plan *map) {
     const struct berth_plan_set *set = plan->set;
     bool has_all = !set->has_offsets;

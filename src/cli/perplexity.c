@@ -58,7 +58,7 @@ static double token_surprise(const float *logits, int64_t n, int32_t token) {
     return log(sum) - ((double) logits[token] - (double) most);
 }
 
-// The logits of row i predict token i + 1.
+// Adds the surprises of the second half of a context to the sums. The logits of row i predict token i + 1.
 static bool context_add(void *user, const int32_t *ids, int64_t i_context, int64_t n, struct model_error *error) {
     struct sums *sums = user;
     const struct session *s = sums->session;

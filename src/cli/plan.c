@@ -95,7 +95,7 @@ static void print_report(
     berth_json_printf(w, "'method': %s, 'ms': %.3f", r->method, (double) r->time_us / 1000);
 }
 
-// False: out of memory.
+// Returns false if memory is exhausted.
 static bool print_json(const struct options *o, const struct view_plan *plan, const struct berth_plan_report *sum) {
     bool ok = true;
     struct berth_json_writer w = {.file = stdout};

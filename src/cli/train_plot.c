@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// train_plot.c: draws the losses of a run as SVG: thin line: each step; thick line: running mean; points: validation.
+// train_plot.c: draws the losses of a run as SVG. The thin line is the loss of each step, the thick line its running mean. Points
+// are validation losses.
 
 #include "cli/models.h"
 #include "train/train.h"
@@ -94,7 +95,8 @@ static void write_axes(FILE *file, const struct frame *f) {
     fprintf(file, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">step</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8);
 }
 
-// The running mean has a time constant of a fortieth of the run, so long and short runs look equally smooth.
+// Draws the losses, or their running mean if is_mean is set. The running mean has a time constant of a fortieth of the run, so
+// long and short runs look equally smooth.
 static void write_line(FILE *file, const struct trainer *t, const struct frame *f, bool is_mean) {
     const int64_t every = t->n_done / MAX_POINTS + 1;
     const double keep = exp(-1 / fmax((double) t->n_done / 40, 1));

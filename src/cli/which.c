@@ -38,6 +38,7 @@ const struct cli_help cli_which_help = {
 static const char *const berth_names[] = {"berth_version", "BERTH_CPU_ISA"};
 enum { NAME_SIZE = 13 };
 
+// Searches the file piece by piece for one of berth_names. Consecutive pieces overlap by NAME_SIZE bytes.
 static bool is_berth_file(const char *path) {
     char piece[65536];
     size_t n_kept = 0, n;
