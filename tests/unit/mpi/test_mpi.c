@@ -867,7 +867,7 @@ static void placement_write(const struct placement *placement, struct mpi_wire_t
     g[1].src[0] = 1;
 }
 
-// A worker accepts a graph in which the elements of a source lie between the elements of its result, or are exactly the same
+// A worker accepts a graph in which the elements of a source are between the elements of its result, or are exactly the same
 // elements.
 static void placements_accepted(struct devices *d) {
     static const struct placement placements[] = {
