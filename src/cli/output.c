@@ -20,7 +20,7 @@ struct output {
 };
 static struct output *_Atomic outputs; // consistent at any time, for the signal handler
 // While is_opening is set, the handler only stores the signal. Otherwise a signal between creating a file and listing it in
-// `outputs` would leave the unfinished file behind.
+// `outputs` would end the program without removing the unfinished file.
 static atomic_bool is_opening;
 static atomic_int pending_signal; // the pending signal, 0: none
 
