@@ -303,7 +303,7 @@ size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const
     const int64_t block = a == 0 ? ggml_blck_size(root->type) : 1;
     const size_t unit = root->nb[a], period = unit * (size_t) (root->ne[a] / block);
     const size_t part_len = unit * (size_t) (meta_len(s, n, j) / block);
-    part->ne[t_state->axis] = meta_len(as, n, j);
+    part->ne[t_state->axis] = meta_len(t_state, n, j);
     for (int d = 0; d < GGML_MAX_DIMS && period > 0; d++) {
         if (t->nb[d] % period == 0 && (t == root ? d > a : d != (int) t_state->axis)) {
             part->nb[d] = t->nb[d] / period * part_len;
