@@ -18,7 +18,7 @@
 //   mid             tiles of fewer columns; the blocks of a cluster share the elements of a row
 #define CUDA_MID_TILES 4
 #define CUDA_MID_MIN 8   // with at most this number of columns, mmv is faster than mid90
-#define CUDA_MID_MAX 192 // with more columns, mid90 is used only if mma90 would leave half of the multiprocessors without work
+#define CUDA_MID_MAX 128 // with more columns, mid90 is used only if mma90 would leave half of the multiprocessors without work
 struct cuda_mm_type {
     enum ggml_type type;
     const char *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
