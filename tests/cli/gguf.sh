@@ -193,7 +193,7 @@ fi
 expect 3 "writing failed: No space left on device" quantize "$tmp/matrix" /dev/full q8_0
 expect 3 "cannot be written" quantize "$tmp/matrix" "$tmp/none/q8" q8_0
 expect 3 "No such file" quantize "$tmp/none" "$tmp/q8" q8_0
-expect 3 "not made from floats" quantize "$tmp/matrix" "$tmp/q8_k" q8_k
+expect 3 "floats cannot be quantised" quantize "$tmp/matrix" "$tmp/q8_k" q8_k
 expect 3 "importance matrix" quantize "$tmp/matrix" "$tmp/iq" iq2_xxs
 
 "$berth" gguf info --json $corpus/arrays > /dev/full 2> "$tmp/err"

@@ -83,8 +83,8 @@ static void quantising(void **state) {
         int64_t start, n_rows, n;
         const char *error;
     } bad[] = {
-        {GGML_TYPE_COUNT, rows, to, 0, 1, 256, "not made from floats"},
-        {GGML_TYPE_I32, rows, to, 0, 1, 256, "not made from floats"},
+        {GGML_TYPE_COUNT, rows, to, 0, 1, 256, "floats cannot be quantised"},
+        {GGML_TYPE_I32, rows, to, 0, 1, 256, "floats cannot be quantised"},
         {GGML_TYPE_Q4_0, NULL, to, 0, 1, 256, "do not fill blocks"},
         {GGML_TYPE_Q4_0, rows, NULL, 0, 1, 256, "do not fill blocks"},
         {GGML_TYPE_Q4_0, rows, to, -256, 1, 256, "do not fill blocks"},
