@@ -66,7 +66,7 @@ static bool is_same_program(int pid) {
 }
 
 // Returns true if this process is a helper: a child of a rank that runs the same program and has inherited the rank's
-// environment. A helper is not a rank itself. For example, Node.js starts itself to test whether a library can be loaded.
+// environment. A helper is not a rank itself. For example, a Node program starts itself to test whether a library can be loaded.
 static bool is_helper(void) {
     const int parent = (int) getppid(), rank = rank_of(parent);
     return rank >= 0 && rank == rank_of((int) getpid()) && is_same_program(parent);
