@@ -359,13 +359,17 @@ static int template_choose(struct chat *c) {
 
 // ---- a turn ----
 
-// Returns the offset in the formatted conversation at which the text of message n - 1, an answer, ends.
-static size_t answer_end(const struct chat *c, size_t n) {
+// Returns in *end the offset in the formatted conversation at which the text of message n - 1, an answer, ends. Returns false if
+// there is no memory.
+static bool answer_end(const struct chat *c, size_t n, size_t *end) {
     char *text = chat_format(c->row, c->history.messages, n, false);
     const char *tail = c->row->texts[CHAT_ASSISTANT].after;
-    const size_t size = text != NULL ? strlen(text) : 0, n_tail = text != NULL && tail != NULL ? strlen(tail) : 0;
+    if (text == NULL) {
+        return false;
+    }
+    *end = strlen(text) - (tail != NULL ? strlen(tail) : 0);
     berth_free(text);
-    return size - n_tail;
+    return true;
 }
 
 // Appends to `tokens` the tokens of the conversation that the model has not processed yet. If the cache does not contain the
@@ -374,14 +378,14 @@ static bool tokens_unread(struct chat *c, struct token_list *tokens, struct mode
     char *text = chat_format(c->row, c->history.messages, c->history.n, true);
     size_t from = 0;
     int32_t first = -1;
+    if (text == NULL || (c->is_cached && !answer_end(c, c->history.n - 1, &from))) {
+        berth_free(text);
+        return model_fail(error, "out of memory");
+    }
     if (c->is_cached) { // the cache lacks only the user's last message, and possibly the last token of the answer
-        from = answer_end(c, c->history.n - 1);
         first = c->made.n_made > 0 && !c->made.is_last_read && !vocab_is_end(c->m->vocab, c->made.last) ? c->made.last : -1;
     } else {
         session_reset(c->m->session);
-    }
-    if (text == NULL) {
-        return model_fail(error, "out of memory");
     }
     const unsigned how = ENCODE_PARSE | (from == 0 ? ENCODE_ADD : 0);
     const bool ok = (first < 0 || token_push(tokens, first, error)) &&
@@ -494,6 +498,22 @@ static int chat_reset(struct chat *c, const char *system) {
                : cli_fail(CLI_FAILURE, "out of memory");
 }
 
+// Forgets the conversation, except the system message.
+static void history_forget(struct chat *c) {
+    const bool has_system = c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM;
+    const size_t size = has_system ? strlen(c->history.messages[0].text) + 1 : 0;
+    char *system = has_system ? berth_malloc(size) : NULL;
+    if (has_system && system == NULL) {
+        cli_fail(CLI_FAILURE, "out of memory: the conversation was not reset");
+        return;
+    }
+    if (has_system) {
+        memcpy(system, c->history.messages[0].text, size);
+    }
+    chat_reset(c, system);
+    berth_free(system);
+}
+
 static void stats_print(const struct chat *c) {
     const struct session *s = c->m->session;
     printf("%zu messages, %" PRId64 " of %" PRId64 " positions; prompt: %" PRId64 " tokens, %.1f tokens/s; generated: %" PRId64
@@ -519,7 +539,7 @@ static bool command_run(struct chat *c, const char *line) {
         return false;
     }
     if (command_argument(line, "/reset") != NULL) {
-        chat_reset(c, c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM ? c->options->system : NULL);
+        history_forget(c);
     } else if ((value = command_argument(line, "/system")) != NULL) {
         chat_reset(c, value);
     } else if ((value = command_argument(line, "/save")) != NULL && value[0] != '\0') {

@@ -30,6 +30,9 @@ def through_a_pipe(tmp):
     check([m['role'] for m in saved] == ['user', 'assistant'] * 2 and saved[2]['content'] == 'a tale\nof ships', f'saved: {saved}')
     code, out, _ = piped([f'/load {file}', 'and more'])
     check(code == 0 and '4 messages loaded' in out and len(out.split('\n')) == 3, f'loaded: {out}')
+    code, out, _ = piped(['/system Be long.', 'Tell me', '/reset', f'/save {file}'], '--system', 'Be brief.')
+    saved = json.load(open(file))['messages']
+    check(saved == [{'role': 'system', 'content': 'Be long.'}], f'/reset keeps the system message: {saved}')
     with open(file, 'w') as f:
         f.write('{"messages": [{"role": "nobody", "content": ""}]}')
     code, out, err = piped([f'/load {file}', f'/load {tmp}/none', '/stats'])
