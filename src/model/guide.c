@@ -627,9 +627,11 @@ bool guide_accept(struct guide *u, int32_t token, struct model_error *error) {
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
         ok = places_step(u, &u->sets[0], (uint8_t) bytes[i], &u->sets[1]);
-        const struct place_set moved = u->sets[0];
-        u->sets[0] = u->sets[1];
-        u->sets[1] = moved;
+        if (ok) {
+            const struct place_set before = u->sets[0];
+            u->sets[0] = u->sets[1];
+            u->sets[1] = before;
+        }
     }
     if (bytes != piece) {
         berth_free(bytes);
