@@ -31,9 +31,6 @@ static const struct item_field {
 
 static bool read_number(struct berth_json *r, const struct item_field *field, struct berth_set_item *item) {
     int64_t x;
-    if (berth_json_null(r)) {
-        return true; // null is the same as a missing key
-    }
     if (!berth_json_int(r, field->min, field->max, &x)) {
         return false;
     }
@@ -173,9 +170,12 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder) {
         while (i < N_ITEM_FIELDS && !berth_json_is(key, item_fields[i].key)) {
             i++;
         }
-        seen |= 1u << i;
-        bool ok;
+        bool ok = true;
+        if (i < N_ITEM_FIELDS && berth_json_null(r)) {
+            continue; // null is the same as a missing key
+        }
         if (i < N_ITEM_FIELDS) {
+            seen |= 1u << i;
             ok = read_number(r, &item_fields[i], &item);
         } else if (berth_json_is(key, "id")) {
             ok = read_id(r, builder, &item);

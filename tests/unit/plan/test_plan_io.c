@@ -175,6 +175,7 @@ static void json_faults_name_line_and_column(void **state) {
     json_refused("{\"items\": []} x", "t:1:15: text after the end");
     json_refused("{\"items\": [\n {\"first\": 0,\n  \"last\": 1.5, \"size\": 1}]}", "t:3:11: an integer");
     json_refused("{\"items\": [{\"first\": 0, \"last\": 1}]}", "an item has no \"size\"");
+    json_refused("{\"items\": [{\"first\": 0, \"last\": 1, \"size\": null}]}", "an item has no \"size\"");
     json_refused("{\"items\": [{\"first\": 2, \"last\": 1, \"size\": 1}]}", "ends before it begins");
     json_refused("{\"items\": [{\"first\": 0, \"last\": 1, \"size\": 4611686018427387905}]}", "an integer from 0 to");
     json_refused("{\"items\": [,]}", "an object is expected");
