@@ -416,10 +416,12 @@ static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *base, s
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     struct ggml_tensor node = *op, srcs[GGML_MAX_SRC];
     node.buffer = NULL;
-    for (int i = 0; i < GGML_MAX_SRC && op->src[i] != NULL; i++) {
-        srcs[i] = *op->src[i];
-        srcs[i].buffer = NULL;
-        node.src[i] = &srcs[i];
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        if (op->src[i] != NULL) {
+            srcs[i] = *op->src[i];
+            srcs[i].buffer = NULL;
+            node.src[i] = &srcs[i];
+        }
     }
     return ggml_backend_dev_supports_op(device_of(dev)->sim->real, &node);
 }
