@@ -43,6 +43,18 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
     return false;
 }
 
+// Returns whether a node of a step writes memory of t.
+static bool step_writes(const struct ggml_cgraph *graph, const struct cuda_step *step, const struct ggml_tensor *t) {
+    for (int i = step->i_node; i < step->i_node + step->n_nodes; i++) {
+        const struct ggml_tensor *node = graph->nodes[i];
+        const char *from = node->data, *to = t->data;
+        if (node != t && from < to + ggml_nbytes(t) && to < from + ggml_nbytes(node)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // *has_clusters: a launched kernel has clusters.
 static enum ggml_status steps_run(
     struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph, bool *has_clusters) {
@@ -59,6 +71,9 @@ static enum ggml_status steps_run(
         r.row = step->row;
         status = step->fusion != NULL ? step->fusion->run(&r, graph, step->i_node, step->n_nodes)
                                       : step->row->run(&r, graph->nodes[step->i_node]);
+        if (r.kept != NULL && step_writes(graph, step, r.kept)) { // for example by an op in place
+            r.kept = NULL;
+        }
     }
     b->n_launched += r.n_launches;
     *has_clusters = r.has_clusters;
