@@ -7,7 +7,10 @@
 // A MUL_MAT row multiplies weights of n rows and k elements per row with m columns. "plain" is the reference with the weights as
 // the file holds them. "repacked" is the reference with its extra buffer type, if it has one for the type of the weights.
 //
-// Usage: bench-kernels [-t threads] [-k k] [-n rows] [-m m,m,...] [-s seconds per row] [name ...]
+// The time of Berth should not fall if a column is added. After the rows of a name, a line that begins with "step" reports each m
+// whose time exceeds that of the next larger m by more than 2%. The last line has their number.
+//
+// Usage: bench-kernels [-t threads] [-k k] [-n rows] [-m m,first-last,...] [-s seconds per row] [name ...]
 // A name is a type of weights or an op. tools/bench-tiers.sh reads the output.
 
 #include "runner.h"
@@ -18,16 +21,19 @@
 #include <math.h>
 #include <strings.h>
 
+#define M_MAX 65536 // maximum columns
+#define STEP_MAX 1.02
+
 static struct {
     int n_threads, n_m, n_names;
-    int64_t k, n, m[8];
+    int64_t k, n, *m; // m: ascending
     double seconds;
     char **names;
-} opt = {.n_threads = 1, .k = 4096, .n = 1024, .n_m = 3, .m = {1, 32, 256}, .seconds = 0.5};
+} opt = {.n_threads = 1, .k = 4096, .n = 1024, .seconds = 0.5};
 
 static struct runner berth, reference;
 static bool has_reference;
-static int n_failed;
+static int n_failed, n_steps;
 
 static bool wanted(const char *name) {
     for (int i = 0; i < opt.n_names; i++) {
@@ -122,9 +128,9 @@ static void turns(struct lane *lanes, int n_lanes, float **answers) {
     }
 }
 
-// Compares the lanes and prints a row. With several threads, each lane runs alone and frees its pool at the end, because the idle
-// threads of a pool may spin and slow down the next lane.
-static void race(const char *name, int64_t m, struct ggml_tensor *out, struct lane *lanes, int n_lanes, double limit) {
+// Compares the lanes, prints a row and returns Berth's time. With several threads, each lane runs alone and frees its pool at the
+// end, because the idle threads of a pool may spin and slow down the next lane.
+static double race(const char *name, int64_t m, struct ggml_tensor *out, struct lane *lanes, int n_lanes, double limit) {
     float *answers[3] = {NULL};
     double err = 0;
     for (int i = 0; i < n_lanes; i += opt.n_threads == 1 ? n_lanes : 1) {
@@ -145,6 +151,17 @@ static void race(const char *name, int64_t m, struct ggml_tensor *out, struct la
     for (int i = 0; i < n_lanes; i++) {
         free(answers[i]);
     }
+    return lanes[0].best_us;
+}
+
+// Reports the step from *last_us, the time of opt.m[i - 1], to the time of opt.m[i].
+static void step_check(const char *name, int i, double *last_us, double us) {
+    if (i > 0 && *last_us > STEP_MAX * us) {
+        printf("step %s: %lld takes %.2f times as long as %lld\n", name, (long long) opt.m[i - 1], *last_us / us,
+            (long long) opt.m[i]);
+        n_steps++;
+    }
+    *last_us = us;
 }
 
 static struct ggml_cgraph *graph_of(struct ggml_context *ctx, struct ggml_tensor *out) {
@@ -178,7 +195,12 @@ static void fill(struct ggml_tensor *t) {
     } else if (t->type == GGML_TYPE_BF16) {
         ggml_fp32_to_bf16_row(x, t->data, n * n_own);
     } else {
-        ggml_quantize_chunk(t->type, x, t->data, 0, n_own, n, NULL);
+        float *weights = ggml_quantize_requires_imatrix(t->type) ? malloc((size_t) n * sizeof *weights) : NULL;
+        for (int64_t i = 0; weights != NULL && i < n; i++) {
+            weights[i] = 1.0f;
+        }
+        ggml_quantize_chunk(t->type, x, t->data, 0, n_own, n, weights);
+        free(weights);
     }
     for (int64_t i = n_own; i < n_rows; i++) {
         memcpy((char *) t->data + (size_t) i * row, (char *) t->data + (size_t) (i % n_own) * row, row);
@@ -244,6 +266,7 @@ static void mul_mat(enum ggml_type type) {
     struct ggml_tensor *w = filled(ctx, type, opt.k, opt.n, 1);
     void *buffer = NULL;
     struct ggml_tensor *other = has_reference && ggml_is_quantized(type) ? repacked(ctx, w, &buffer) : NULL;
+    double last_us = 0;
     for (int i = 0; i < opt.n_m; i++) {
         struct ggml_context *tmp = ggml_init(
             (struct ggml_init_params){.mem_size = (size_t) (opt.m[i] * (opt.k + 2 * opt.n)) * sizeof(float) + (1u << 20)});
@@ -258,7 +281,7 @@ static void mul_mat(enum ggml_type type) {
         if (other != NULL) {
             lanes[n_lanes++] = lane_of(&reference, graph_of(tmp, ggml_mul_mat(tmp, other, x)));
         }
-        race(ggml_type_name(type), opt.m[i], y, lanes, n_lanes, 1e-4);
+        step_check(ggml_type_name(type), i, &last_us, race(ggml_type_name(type), opt.m[i], y, lanes, n_lanes, 1e-4));
         ggml_free(tmp);
     }
     void (*release)(void *) = NULL;
@@ -360,6 +383,8 @@ static const struct {
     {"experts_f16", op_experts, GGML_TYPE_F16, 0}};
 
 static void one_op(int i) {
+    const double limit = ops[i].limit > 0 ? ops[i].limit : 1e-4;
+    double last_us = 0;
     for (int j = 0; j < opt.n_m; j++) {
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512u << 20});
         struct ggml_tensor *y = ops[i].build(ctx, opt.m[j], ops[i].how);
@@ -368,13 +393,39 @@ static void one_op(int i) {
         if (has_reference) {
             lanes[1] = lane_of(&reference, graph);
         }
-        race(ops[i].name, opt.m[j], y, lanes, has_reference ? 2 : 1, ops[i].limit > 0 ? ops[i].limit : 1e-4);
+        step_check(ops[i].name, j, &last_us, race(ops[i].name, opt.m[j], y, lanes, has_reference ? 2 : 1, limit));
         ggml_free(ctx);
     }
 }
 
+// Parses a list such as 1-20,24,32. Returns false unless the numbers are ascending.
+static bool m_parse(const char *text) {
+    int64_t last = 0;
+    opt.n_m = 0;
+    while (*text != '\0') {
+        char *end;
+        int64_t m = strtoll(text, &end, 10), to = m;
+        if (*end == '-') {
+            to = strtoll(end + 1, &end, 10);
+        }
+        if (m <= last || to < m || to > M_MAX || (*end != '\0' && *end != ',')) {
+            return false;
+        }
+        opt.m = realloc(opt.m, (size_t) (opt.n_m + to - m + 1) * sizeof *opt.m);
+        for (; m <= to; m++) {
+            opt.m[opt.n_m++] = m;
+        }
+        last = to;
+        text = *end == ',' ? end + 1 : end;
+    }
+    return opt.n_m > 0;
+}
+
 static bool options(int argc, char **argv) {
     int c;
+    if (!m_parse("1,32,256")) {
+        return false;
+    }
     while ((c = getopt(argc, argv, "t:k:n:m:s:")) != -1) {
         if (c == 't') {
             opt.n_threads = atoi(optarg);
@@ -384,29 +435,26 @@ static bool options(int argc, char **argv) {
             opt.n = atoll(optarg);
         } else if (c == 's') {
             opt.seconds = atof(optarg);
-        } else if (c == 'm') {
-            opt.n_m = 0;
-            for (char *at = optarg; *at != '\0' && opt.n_m < 8; at += *at == ',') {
-                opt.m[opt.n_m++] = strtoll(at, &at, 10);
-            }
-        } else {
+        } else if (c != 'm' || !m_parse(optarg)) {
             return false;
         }
     }
     opt.names = argv + optind;
     opt.n_names = argc - optind;
-    return opt.n_threads > 0 && opt.k > 0 && opt.n > 0 && opt.n_m > 0;
+    return opt.n_threads > 0 && opt.k > 0 && opt.n > 0;
 }
 
 int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (!options(argc, argv)) {
-        fprintf(stderr, "usage: bench-kernels [-t threads] [-k k] [-n rows] [-m m,m,...] [-s seconds] [name ...]\n");
+        fprintf(stderr, "usage: bench-kernels [-t threads] [-k k] [-n rows] [-m m,first-last,...] [-s seconds] [name ...]\n");
         return 2;
     }
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
         GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,
-        GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4};
+        GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4, GGML_TYPE_IQ1_S, GGML_TYPE_IQ1_M, GGML_TYPE_IQ2_XXS,
+        GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_S, GGML_TYPE_IQ3_XXS, GGML_TYPE_IQ3_S, GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0, GGML_TYPE_NVFP4,
+        GGML_TYPE_Q1_0, GGML_TYPE_Q2_0};
     berth = runner_berth();
     has_reference = runner_reference(&reference);
     ggml_cpu_init();
@@ -423,5 +471,9 @@ int main(int argc, char **argv) {
             one_op(i);
         }
     }
+    if (opt.n_m > 1) {
+        printf("steps: %d\n", n_steps);
+    }
+    free(opt.m);
     return n_failed != 0;
 }

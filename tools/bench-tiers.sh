@@ -1,12 +1,14 @@
 #!/bin/bash
 # bench-tiers.sh BUILD_DIR [PART...]: measures each tier of kernels of this machine against the reference's library for that tier.
-# Writes all measurements to docs/data/tiers-MACHINE.csv and a row per tier to the table of docs/user/speed.md.
+# Writes all measurements to docs/data/tiers-MACHINE.csv and docs/data/curves-MACHINE.csv, and a row per tier to the tables of
+# docs/user/speed.md.
 #
-# A part is TIER/kernels, TIER/ops, TIER/TYPE or `write`. TIER/TYPE measures a model of 1.1B weights of TYPE (q4_K, q8_0 or f16)
-# through libllama. `write` writes the table and the CSV from the parts that have been measured. Without a part, the script measures
-# all parts that are missing in BUILD_DIR/tiers, then runs `write`. A complete run takes about ten minutes per tier and 3 GB of
-# disk. An interrupted run continues with the next part. PIN='taskset -c 1' is put before every measurement. The first run requires
-# npm, which fetches the reference.
+# A part is TIER/kernels, TIER/ops, TIER/curves, TIER/TYPE or `write`. TIER/curves measures products with 1 to 64 columns. TIER/TYPE
+# measures a model of 1.1B weights of TYPE (q4_K, q8_0 or f16) through libllama. `write` writes the tables and the CSV files from the
+# parts that have been measured. Without a part, the script measures all parts that are missing in BUILD_DIR/tiers, then runs
+# `write`. A complete run takes about fifteen minutes per tier and 3 GB of disk. An interrupted run continues with the next part.
+# PIN='taskset -c 1' is put before every measurement. NAMES='q8_0 q4_K' limits the curves to these types and ops, and keeps the
+# curves of the others. The first run requires npm, which fetches the reference.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1
@@ -15,17 +17,16 @@ out=$build/tiers
 mkdir -p "$out"
 reference=$(tools/fetch-reference.sh)
 machine=$(LC_ALL=C lscpu | sed -n 's/^Model name: *//p' | head -1 | tr -s ' ()' '-' | sed 's/-R-/-/g; s/-Processor//; s/-@//; s/-*$//')
-data=docs/data/tiers-$machine.csv page=docs/user/speed.md
+data=docs/data/tiers-$machine.csv curves=docs/data/curves-$machine.csv page=docs/user/speed.md
 
 # The tiers of this machine, oldest first.
 tiers() {
     "$build/bin/bench-kernels" -s 0 -m 1 rms_norm 2>/dev/null | sed -n '1s/^kernels \([^,]*\),.*/\1/p' | tr + '\n'
 }
-# rival TIER: the reference's library that the tier is compared with.
+# rival TIER: the library that the reference selects on a machine which has this tier and no later one.
 rival() {
     case $1 in
-        neon) echo armv8.0_1 ;;
-        fp16 | fhm) ;; # the reference has no library with fp16 and without dotprod
+        neon | fp16 | fhm) echo armv8.0_1 ;; # the reference has no library with fp16 and without dotprod
         dotprod) echo armv8.2_2 ;;
         i8mm | bf16) grep -qw sve /proc/cpuinfo && echo armv8.6_1 || echo armv8.2_2 ;; # armv8.6_1 requires SVE
         sse42) echo sse42 ;;
@@ -48,8 +49,21 @@ rival_folder() {
 
 types="f32 f16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_K q3_K q4_K q5_K q6_K iq4_nl iq4_xs mxfp4"
 ops="attn_f16 attn_q8_0 experts_q4_K experts_q8_0 experts_f16 rms_norm soft_max rope rope_neox silu swiglu gelu add mul cpy_f16 cont get_rows_q4_K get_rows_q8_0"
+columns=1-20,24,32,48,64
+curve_names="$types bf16 iq1_s iq1_m iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s tq1_0 tq2_0 nvfp4 q1_0 q2_0 experts_q4_K experts_q8_0 experts_f16 attn_f16 attn_q8_0"
 
 # ---- parts ----
+
+# part_curves TIER FOLDER: measures each name in a process of its own, so that PIN can take a lock for a short time.
+part_curves() {
+    local name
+    for name in ${NAMES:-$curve_names}; do
+        # shellcheck disable=SC2086
+        BERTH_CPU_ISA=$1 BERTH_REFERENCE=$2 ${PIN:-} "$build/bin/bench-kernels" -s 0.05 -m $columns "$name" || return 1
+    done
+    [ -z "${NAMES:-}" ] || [ ! -f "$out/$1/curves" ] ||
+        awk -v names=" $NAMES " '$2 ~ /^[0-9]+$/ && !index(names, " " $1 " ")' "$out/$1/curves"
+}
 
 part_run() {
     local tier=${1%/*} what=${1#*/} lib
@@ -61,6 +75,7 @@ part_run() {
     case $what in
         kernels) BERTH_CPU_ISA=$tier BERTH_REFERENCE=$(rival_folder "$lib") ${PIN:-} "$build/bin/bench-kernels" -s 0.1 $types ;;
         ops) BERTH_CPU_ISA=$tier BERTH_REFERENCE=$(rival_folder "$lib") ${PIN:-} "$build/bin/bench-kernels" -s 0.05 $ops ;;
+        curves) part_curves "$tier" "$(rival_folder "$lib")" ;;
         *) BERTH_CPU_ISA=$tier RIVAL=$lib TYPES=$what RELEASES=3.22.1 PP=${PP:-64} ${PIN:-} tests/client/client.sh "$build" speed ;;
     esac >"$out/$tier/$what.new" 2>"$out/$tier/$what.log" || { cat "$out/$tier/$what.new" "$out/$tier/$what.log" >&2; return 1; }
     { echo "# $machine $tier $lib $(date +%Y-%m-%d)"; cat "$out/$tier/$what.new"; } >"$out/$tier/$what"
@@ -95,6 +110,37 @@ tier_rows() {
     done
 }
 
+# curve_rows TIER: the times of a tier's curves as CSV.
+curve_rows() {
+    awk -v tier="$1" 'FNR == 1 { begin = tier "," $4 "," $5 } $2 ~ /^[0-9]+$/ {
+        print begin "," $1 "," $2 "," $3 "," ($4 == "-" ? "" : $4) "," ($6 == "-" ? "" : $6)
+    }' "$out/$1/curves"
+}
+
+# curve_summary TIER: the row of a tier in the table of curves. A ratio is the reference's time divided by Berth's, over the
+# quantised types. A step is a time that exceeds the time of the next larger number of columns by more than 2%, over all types.
+curve_summary() {
+    awk -F, -v tier="$1" -v machine="$machine" '
+        function add(where, x) {
+            if (!(where in lo) || x < lo[where]) lo[where] = x
+            if (x > hi[where]) hi[where] = x
+        }
+        function range(where) { return where in lo ? sprintf("%.2f to %.2f", lo[where], hi[where]) : "" }
+        $1 == tier && $4 !~ /^(experts|attn)_/ {
+            library = $2; date = $3
+            if ($4 ~ /^(q|iq|tq|mx|nv)/) {
+                if ($7 != "") add($5 == 1 ? "plain1" : "plain", $7 / $6)
+                if ($8 != "") add($5 == 1 ? "repacked1" : "repacked", $8 / $6)
+            }
+            if ($4 == name) { n++; n_steps += us > 1.02 * $6 }
+            name = $4; us = $6
+        }
+        END {
+            printf "| %s, %s | %s | %s | %s | %s | %s | %d of %d | %s |\n", machine, tier, library, range("plain1"), range("repacked1"),
+                range("plain"), range("repacked"), n_steps, n, date
+        }' "$curves"
+}
+
 # span TIER COLUMNS FIELD: the least and the largest ratio of a tier's products of quantised types; FIELD is 7 (plain) or 8
 # (repacked).
 span() {
@@ -122,25 +168,43 @@ replace() {
     cat "$out/page" >"$1"
 }
 
-write() {
+# csv_write FILE HEADER PART ROWS: writes the rows of each tier, which the function ROWS prints. A tier without PART keeps its rows.
+csv_write() {
     local tier
+    [ -f "$1" ] || echo "$2" >"$1"
     {
-        echo "tier,library,date,kind,name,case,plain,repacked"
+        echo "$2"
         for tier in $(tiers); do
-            [ ! -d "$out/$tier" ] || tier_rows "$tier"
+            if [ -f "$out/$tier/$3" ]; then
+                "$4" "$tier"
+            else
+                grep "^$tier," "$1" || true
+            fi
         done
-    } >"$data"
-    { # The rows of other machines stay.
-        sed -n '/^<!-- speed:begin -->$/,/^<!-- speed:end -->$/p' "$page" | grep '^|' | grep -v "^| $machine, " || true
-        for tier in $(tiers); do
-            [ ! -f "$out/$tier/kernels" ] || summary_row "$tier"
-        done
-    } | replace "$page" "<!-- speed:begin -->" "<!-- speed:end -->"
+    } >"$out/csv"
+    cat "$out/csv" >"$1"
+}
+
+# table_write NAME PART ROW: writes a row per tier, which the function ROW prints, to a table of the page. Other rows stay.
+table_write() {
+    local tier old
+    old=$(sed -n "/^<!-- $1:begin -->\$/,/^<!-- $1:end -->\$/p" "$page" | grep '^|')
+    for tier in $(tiers); do
+        [ ! -f "$out/$tier/$2" ] || old=$(echo "$old" | grep -vF "| $machine, $tier |"; "$3" "$tier")
+    done
+    echo "$old" | replace "$page" "<!-- $1:begin -->" "<!-- $1:end -->"
+}
+
+write() {
+    csv_write "$data" "tier,library,date,kind,name,case,plain,repacked" kernels tier_rows
+    csv_write "$curves" "tier,library,date,name,columns,berth_us,plain_us,repacked_us" curves curve_rows
+    table_write speed kernels summary_row
+    table_write curves curves curve_summary
 }
 
 if [ $# = 0 ]; then
     for tier in $(tiers); do
-        for what in kernels ops q4_K q8_0 f16; do
+        for what in kernels ops curves q4_K q8_0 f16; do
             [ -f "$out/$tier/$what" ] || set -- "$@" "$tier/$what"
         done
     done
@@ -150,6 +214,6 @@ for part in "$@"; do
     case $part in
         write) write ;;
         */*) part_run "$part" ;;
-        *) echo "bench-tiers: unknown part '$part': give TIER/kernels, TIER/ops, TIER/q4_K, TIER/q8_0, TIER/f16 or write" >&2; exit 2 ;;
+        *) echo "bench-tiers: unknown part '$part': give TIER/kernels, TIER/ops, TIER/curves, TIER/q4_K, TIER/q8_0, TIER/f16 or write" >&2; exit 2 ;;
     esac
 done
