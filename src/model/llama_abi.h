@@ -45,7 +45,9 @@ struct llama_context_params {
     int32_t type_v;
     void *p112[2];
     bool embeddings;
-    bool b129[7];
+    bool b129[4];
+    bool kv_unified; // true: one cache for all sequences, false: a cache per sequence
+    bool b134[2];
     void *p136[3];
 };
 

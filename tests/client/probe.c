@@ -9,6 +9,12 @@
 //     probe FOLDER memory MODEL [CTX UBATCH]   prints the bytes of the compute buffers that a context reserves
 //     probe FOLDER speed MODEL PP TG [THREADS [UBATCH [CTX]]]  prints tokens per second of a prompt and of single tokens, by
 //                                              wall clock and by CPU time; the best of three runs
+//     probe FOLDER batch MODEL N PP TG [THREADS WORD...]  N sequences at once: a prompt of PP tokens each, then TG steps of one
+//                                              token of each sequence; prints tokens per second of the prompts and of the steps, as
+//                                              speed does. Words: unified (one cache for all sequences; otherwise one cache each),
+//                                              exact, unfused (as for logits), runs=N (instead of three), first=N (the first
+//                                              sequence is sequence N), tokens (prints the most likely tokens of each sequence
+//                                              instead of the speed), bits (as tokens, and a checksum of all logits)
 //     probe FOLDER cycles MODEL N              creates, uses and frees N contexts: prints resident memory and file descriptors
 //     probe FOLDER quantize MODEL OUT FTYPE [THREADS]  quantises with libllama, in the formats of the folder's ggml
 //     probe FOLDER tokens MODEL TEXT           prints the number of tokens of the text, and the text that they give
@@ -82,12 +88,17 @@ static struct llama_context_params context_params(uint32_t n_ctx, uint32_t n_uba
     return params;
 }
 
-// A fixed pseudo-random text, at the same positions.
+// Token i of a fixed pseudo-random text.
+static int32_t text_token(int32_t i, int32_t n_vocab) {
+    const uint32_t mix = (uint32_t) (i + 1) * 2654435761u;
+    return (int32_t) ((mix >> 8) % (uint32_t) n_vocab);
+}
+
+// The fixed text, at the same positions.
 static void batch_fill(struct llama_batch *batch, int32_t first, int32_t n, int32_t n_vocab) {
     batch->n_tokens = n;
     for (int32_t i = 0; i < n; i++) {
-        const uint32_t mix = (uint32_t) (first + i + 1) * 2654435761u;
-        batch->token[i] = (int32_t) ((mix >> 8) % (uint32_t) n_vocab);
+        batch->token[i] = text_token(first + i, n_vocab);
         batch->pos[i] = first + i;
         batch->n_seq_id[i] = 1;
         batch->seq_id[i][0] = 0;
@@ -147,6 +158,25 @@ static bool has_word(int n_args, char **args, const char *word) {
     return false;
 }
 
+// Returns the number after `name`, such as "runs=".
+static int32_t word_number(int n_args, char **args, const char *name, int32_t otherwise) {
+    for (int i = 0; i < n_args; i++) {
+        if (strncmp(args[i], name, strlen(name)) == 0) {
+            return atoi(args[i] + strlen(name));
+        }
+    }
+    return otherwise;
+}
+
+static void params_by_words(struct llama_context_params *params, int n_args, char **args) {
+    if (has_word(n_args, args, "exact")) { // no intermediate rounding
+        params->type_k = params->type_v = 0;
+    }
+    if (has_word(n_args, args, "exact") || has_word(n_args, args, "unfused")) {
+        params->flash_attn = 0;
+    }
+}
+
 static bool adapter_set(struct run *run, int n_args, char **args) {
     for (int i = 0; i < n_args; i++) {
         if (strncmp(args[i], "lora=", 5) == 0) {
@@ -170,12 +200,7 @@ static int cmd_logits(struct llama_model *model, int n_args, char **args) {
     if (has_word(n_args, args, "q8_0")) {
         params.type_k = params.type_v = 8;
     }
-    if (has_word(n_args, args, "exact")) { // no intermediate rounding
-        params.type_k = params.type_v = 0;
-    }
-    if (has_word(n_args, args, "exact") || has_word(n_args, args, "unfused")) {
-        params.flash_attn = 0;
-    }
+    params_by_words(&params, n_args, args);
     if (has_word(n_args, args, "ubatch")) {
         params.n_ubatch = 16;
     }
@@ -218,7 +243,7 @@ static int cmd_compare(const char *path_a, const char *path_b, bool is_rms) {
     return 0;
 }
 
-// ---- memory, speed, cycles ----
+// ---- memory, speed ----
 
 static int cmd_memory(struct llama_model *model, int n_args, char **args) {
     const uint32_t n_ctx = n_args > 0 ? (uint32_t) atoi(args[0]) : 512, n_ubatch = n_args > 1 ? (uint32_t) atoi(args[1]) : 512;
@@ -246,6 +271,11 @@ static void best_note(struct best *best, double *part) {
     const double t = now(best->clock);
     *part = fmin(*part, t - best->start);
     best->start = t;
+}
+
+static void best_print(const struct best *best, int32_t n_prompt, int32_t n_decode) {
+    printf("%.2f %.2f %.2f %.2f\n", n_prompt / best[0].prompt, n_decode / best[0].decode, n_prompt / best[1].prompt,
+        n_decode / best[1].decode);
 }
 
 static int cmd_speed(struct llama_model *model, int n_args, char **args) {
@@ -283,9 +313,146 @@ static int cmd_speed(struct llama_model *model, int n_args, char **args) {
     if (!ok) {
         return fail("the evaluation failed");
     }
-    printf("%.2f %.2f %.2f %.2f\n", n_pp / best[0].prompt, n_tg / best[0].decode, n_pp / best[1].prompt, n_tg / best[1].decode);
+    best_print(best, n_pp, n_tg);
     return 0;
 }
+
+// ---- batch ----
+
+#define TEXT_STEP 100000 // tokens between the texts of two sequences
+#define CACHE_STEP 256   // libllama rounds the cache of a sequence up to a multiple of 256 tokens
+
+static int32_t likeliest(const float *logits, int32_t n) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++) {
+        best = logits[i] > logits[best] ? i : best;
+    }
+    return best;
+}
+
+static int32_t cache_tokens(int32_t n) {
+    return (n + CACHE_STEP - 1) / CACHE_STEP * CACHE_STEP;
+}
+
+struct sequences {
+    struct llama_context *ctx;
+    struct llama_batch batch;
+    int32_t n, n_vocab;
+    int32_t first;   // sequence i of the batch has the text of sequence first + i
+    bool is_greedy;  // each token is the most likely one; otherwise, tokens are those of the fixed text
+    int32_t *tokens; // [n][TG]
+    uint64_t *sums;  // [n] checksum of the logits of each sequence
+};
+
+static void sequences_add(struct sequences *q, int32_t seq, int32_t pos, int32_t token, bool has_logits) {
+    const int32_t i = q->batch.n_tokens++;
+    q->batch.token[i] = token;
+    q->batch.pos[i] = pos;
+    q->batch.n_seq_id[i] = 1;
+    q->batch.seq_id[i][0] = seq;
+    q->batch.logits[i] = has_logits;
+}
+
+static bool sequences_prompt(struct sequences *q, int32_t n_pp) {
+    q->batch.n_tokens = 0;
+    for (int32_t seq = 0; seq < q->n; seq++) {
+        for (int32_t i = 0; i < n_pp; i++) {
+            sequences_add(q, seq, i, text_token((q->first + seq) * TEXT_STEP + i, q->n_vocab), i == n_pp - 1);
+        }
+    }
+    return llama_decode(q->ctx, q->batch) == 0;
+}
+
+// Takes the logits of sequence seq, which are those of token i of the last batch, and returns the most likely token.
+static int32_t sequences_choose(struct sequences *q, int32_t seq, int32_t i) {
+    const float *logits = llama_get_logits_ith(q->ctx, i);
+    if (logits == NULL) {
+        return 0;
+    }
+    for (int32_t k = 0; k < q->n_vocab; k++) { // FNV-1a over words
+        uint32_t bits;
+        memcpy(&bits, &logits[k], sizeof bits);
+        q->sums[seq] = (q->sums[seq] ^ bits) * 1099511628211u;
+    }
+    return likeliest(logits, q->n_vocab);
+}
+
+static bool sequences_step(struct sequences *q, int32_t n_pp, int32_t n_tg, int32_t step) {
+    for (int32_t seq = 0; q->is_greedy && seq < q->n; seq++) {
+        q->tokens[seq * n_tg + step] = sequences_choose(q, seq, step == 0 ? (seq + 1) * n_pp - 1 : seq);
+    }
+    q->batch.n_tokens = 0;
+    for (int32_t seq = 0; seq < q->n; seq++) {
+        const int32_t fixed = text_token((q->first + seq) * TEXT_STEP + n_pp + step, q->n_vocab);
+        sequences_add(q, seq, n_pp + step, q->is_greedy ? q->tokens[seq * n_tg + step] : fixed, true);
+    }
+    return llama_decode(q->ctx, q->batch) == 0;
+}
+
+static void sequences_print(const struct sequences *q, int32_t n_tg, bool has_sums) {
+    for (int32_t seq = 0; seq < q->n; seq++) {
+        for (int32_t i = 0; i < n_tg; i++) {
+            printf(i + 1 < n_tg ? "%d " : "%d", q->tokens[seq * n_tg + i]);
+        }
+        if (has_sums) {
+            printf(" %016llx", (unsigned long long) q->sums[seq]);
+        }
+        printf("\n");
+    }
+}
+
+static int cmd_batch(struct llama_model *model, int n_args, char **args) {
+    const int32_t n = atoi(args[0]), n_pp = atoi(args[1]), n_tg = atoi(args[2]);
+    const int n_threads = n_args > 3 ? atoi(args[3]) : 1, n_runs = word_number(n_args, args, "runs=", 3);
+    const bool has_sums = has_word(n_args, args, "bits");
+    if (n < 1 || n_pp < 1 || n_tg < 1 || n_threads < 1 || n_runs < 1) {
+        return fail("batch requires positive numbers");
+    }
+    struct llama_context_params params = context_params((uint32_t) (n * cache_tokens(n_pp + n_tg)), 512, n_threads);
+    params.n_seq_max = (uint32_t) n;
+    params.kv_unified = has_word(n_args, args, "unified");
+    params_by_words(&params, n_args, args);
+    struct sequences q = {.ctx = llama_init_from_model(model, params),
+        .n = n,
+        .n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model)),
+        .first = word_number(n_args, args, "first=", 0),
+        .is_greedy = has_sums || has_word(n_args, args, "tokens")};
+    if (q.ctx == NULL) {
+        return fail("cannot create a context");
+    }
+    q.batch = llama_batch_init(n * n_pp, 0, 1);
+    q.tokens = calloc((size_t) (n * n_tg), sizeof *q.tokens);
+    q.sums = calloc((size_t) n, sizeof *q.sums);
+    struct best best[] = {{CLOCK_MONOTONIC, 0, INFINITY, INFINITY}, {CLOCK_PROCESS_CPUTIME_ID, 0, INFINITY, INFINITY}};
+    bool ok = q.tokens != NULL && q.sums != NULL;
+    for (int i = 0; ok && i < (q.is_greedy ? 1 : n_runs); i++) {
+        llama_memory_clear(llama_get_memory(q.ctx), true);
+        best_start(&best[0]);
+        best_start(&best[1]);
+        ok = sequences_prompt(&q, n_pp);
+        llama_synchronize(q.ctx);
+        best_note(&best[0], &best[0].prompt);
+        best_note(&best[1], &best[1].prompt);
+        for (int32_t step = 0; ok && step < n_tg; step++) {
+            ok = sequences_step(&q, n_pp, n_tg, step);
+            llama_synchronize(q.ctx);
+        }
+        best_note(&best[0], &best[0].decode);
+        best_note(&best[1], &best[1].decode);
+    }
+    if (ok && q.is_greedy) {
+        sequences_print(&q, n_tg, has_sums);
+    } else if (ok) {
+        best_print(best, n * n_pp, n * n_tg);
+    }
+    free(q.tokens);
+    free(q.sums);
+    llama_batch_free(q.batch);
+    llama_free(q.ctx);
+    return ok ? 0 : fail("the evaluation failed");
+}
+
+// ---- cycles ----
 
 // Counts only anonymous memory, because the kernel decides which pages of a library file are resident.
 static long resident_kib(void) {
@@ -421,14 +588,6 @@ static int cmd_tokens(struct llama_model *model, int n_args, char **args) {
     return 0;
 }
 
-static int32_t likeliest(const float *logits, int32_t n) {
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++) {
-        best = logits[i] > logits[best] ? i : best;
-    }
-    return best;
-}
-
 static int cmd_text(struct llama_model *model, int n_args, char **args) {
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     const int32_t n_vocab = llama_vocab_n_tokens(vocab);
@@ -473,6 +632,7 @@ static const struct {
     {"logits", cmd_logits, 1},
     {"memory", cmd_memory, 0},
     {"speed", cmd_speed, 2},
+    {"batch", cmd_batch, 3},
     {"cycles", cmd_cycles, 1},
     {"errors", cmd_errors, 1},
     {"tokens", cmd_tokens, 1},
@@ -505,7 +665,7 @@ int main(int argc, char **argv) {
         llama_backend_free();
         return status;
     }
-    fprintf(stderr,
-        "usage: probe FOLDER logits|memory|speed|cycles|errors|tokens|quantize MODEL ... | probe compare A B (see probe.c)\n");
+    fprintf(stderr, "usage: probe FOLDER logits|memory|speed|batch|cycles|errors|tokens|text|quantize MODEL ... | probe compare "
+                    "A B (see probe.c)\n");
     return 2;
 }
