@@ -2,9 +2,9 @@
 // experts.c: MUL_MAT_ID and ADD_ID. MUL_MAT_ID multiplies each row of src[1] with the matrices (experts) that ids (src[2])
 // select. A pair is a row of src[1] and an expert that multiplies it.
 // The pairs are sorted by expert in work memory. Then one of three methods runs. The choice depends on types and shapes only:
-//   panels: many pairs per expert (kernels.h: cpu_gemm). About WAVE_PAIRS pairs, a wave, are packed at a time to bound memory.
-//   The pairs of one expert may be in two or more waves.
-//   columns: few pairs per expert. Every row of src[1] is packed as a single column (kernels.h: cpu_gemv).
+//   panels: experts with many pairs (kernels.h: cpu_gemm). About WAVE_PAIRS pairs, a wave, are packed at a time to bound memory.
+//   The pairs of one expert may be in two or more waves. Experts with few pairs use columns, if the machine has the kernels.
+//   columns: few tokens. Every row of src[1] is packed as a single column (kernels.h: cpu_gemv).
 //   tiles: otherwise. Rows of src[1] are converted to the vec_dot_type of src[0]'s type. A tile is TILE_ROWS rows of an expert
 //   times up to TILE_PAIRS rows of src[1].
 
@@ -45,44 +45,51 @@ static enum method method_of(const struct cpu_kernels *k, const struct ggml_tens
     const struct cpu_gemm *g = &k->gemm[a->type];
     const bool is_plain =
         b->type == GGML_TYPE_F32 && b->nb[0] == sizeof(float) && op->nb[1] % sizeof(float) == 0 && op->nb[2] % sizeof(float) == 0;
-    if (is_plain && g->run != NULL && op->ne[1] * op->ne[2] / g->min_cols >= a->ne[2]) {
+    const bool has_columns = is_plain && k->gemv[a->type].run != NULL;
+    // An expert has at most one pair per token. Without columns, the average expert must have enough pairs.
+    const int64_t n_pairs = has_columns ? op->ne[2] : op->ne[1] * op->ne[2] / a->ne[2];
+    if (is_plain && g->run != NULL && n_pairs >= g->min_cols) {
         return PANELS;
     }
-    return is_plain && k->gemv[a->type].run != NULL ? COLUMNS : TILES;
+    return has_columns ? COLUMNS : TILES;
 }
 
-// ---- work memory, in this order: packed rows of src[1] or a wave of panels; first pair of each expert; first panel of each
-// ---- expert; the pairs; the memory of each task ----
+// ---- work memory, in this order: a wave of panels; packed or converted rows of src[1]; first pair of each expert; first panel
+// ---- of each expert; the pairs; the memory of each task ----
 
 struct work {
     enum method method;
-    size_t row_size;                                    // bytes of a packed row of src[1] or panel
-    size_t rows_size, first_size, pairs_size, own_size; // bytes of each memory area
-    int64_t wave;                                       // panels per wave
-    const char *rows;                                   // packed or converted rows; NULL: src[1] itself
-    int32_t *first;                                     // [n_expert + 1]: first pair of each expert
-    int32_t *panel;                                     // [n_expert + 1]: first panel of each expert
-    int32_t *pairs;                                     // [n_used * n_token]: n_used * token + use, sorted by expert
-    char *own;                                          // this task's gathered rows or expert panels
+    size_t panel_size, row_size;                                     // bytes of a panel, of a packed or converted row of src[1]
+    size_t panels_size, rows_size, first_size, pairs_size, own_size; // bytes of each memory area
+    int64_t wave;                                                    // panels per wave
+    int32_t min_pairs;                                               // an expert with fewer pairs has no panels
+    const char *panels;
+    const char *rows; // packed or converted rows; NULL: src[1] itself
+    int32_t *first;   // [n_expert + 1]: first pair of each expert
+    int32_t *panel;   // [n_expert + 1]: first panel of each expert
+    int32_t *pairs;   // [n_used * n_token]: n_used * token + use, sorted by expert
+    char *own;        // this task's gathered rows or expert panels
 };
 
 static struct work work_for(enum method method, const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int64_t n = a->ne[0], n_pairs = op->ne[1] * op->ne[2];
-    struct work w = {.method = method};
+    struct work w = {.method = method, .min_pairs = INT32_MAX};
     w.first_size = cpu_gemm_lines((size_t) (a->ne[2] + 1) * sizeof *w.first);
     w.pairs_size = cpu_gemm_lines((size_t) n_pairs * sizeof *w.pairs);
     if (w.method == PANELS) {
         const struct cpu_gemm *g = &k->gemm[a->type];
         const int64_t most = n_pairs / g->nr + a->ne[2];
         w.wave = min_i64(most, WAVE_PAIRS / g->nr);
-        w.row_size = cpu_gemm_y_size(g, n);
-        w.rows_size = w.row_size * (size_t) w.wave;
+        w.panel_size = cpu_gemm_y_size(g, n);
+        w.panels_size = w.panel_size * (size_t) w.wave;
         w.own_size = cpu_gemm_x_size(g, n) * CPU_GEMM_X_PANELS;
-    } else if (w.method == COLUMNS) {
+        w.min_pairs = k->gemv[a->type].run != NULL ? g->min_cols : 1;
+    }
+    if (w.method == COLUMNS || (w.method == PANELS && w.min_pairs > 1)) {
         w.row_size = cpu_gemv_y_size(&k->gemv[a->type], n);
         w.rows_size = w.row_size * (size_t) ggml_nrows(b);
-    } else {
+    } else if (w.method == TILES) {
         w.row_size = ggml_row_size(cpu_dot_type(op), n);
         w.rows_size = cpu_dot_is_ready(op) ? 0 : cpu_gemm_lines(w.row_size * (size_t) ggml_nrows(b));
         w.own_size = cpu_gemm_lines(w.row_size * TILE_PAIRS);
@@ -95,7 +102,7 @@ static struct work work_of(const struct cpu_kernels *k, const struct ggml_tensor
 }
 
 static size_t total_size(const struct work *w, int tasks) {
-    return w->rows_size + w->own_size * (size_t) tasks + 2 * w->first_size + w->pairs_size;
+    return w->panels_size + w->rows_size + w->own_size * (size_t) tasks + 2 * w->first_size + w->pairs_size;
 }
 
 // Suffices for the best kernels and for the portable kernels, which use tiles.
@@ -123,11 +130,14 @@ static size_t work_bound(const struct ggml_tensor *op, int tasks) {
 static struct work work_open(const struct cpu_params *p, const struct ggml_tensor *op) {
     struct work w = work_of(p->k, op);
     char *at = p->work;
+    w.panels = at;
+    at += w.panels_size;
     w.rows = w.rows_size > 0 ? at : NULL;
-    w.first = (int32_t *) (void *) (at + w.rows_size);
-    w.panel = (int32_t *) (void *) (at + w.rows_size + w.first_size);
-    w.pairs = (int32_t *) (void *) (at + w.rows_size + 2 * w.first_size);
-    w.own = at + w.rows_size + 2 * w.first_size + w.pairs_size + w.own_size * (size_t) p->ith;
+    at += w.rows_size;
+    w.first = (int32_t *) (void *) at;
+    w.panel = (int32_t *) (void *) (at + w.first_size);
+    w.pairs = (int32_t *) (void *) (at + 2 * w.first_size);
+    w.own = at + 2 * w.first_size + w.pairs_size + w.own_size * (size_t) p->ith;
     return w;
 }
 
@@ -157,7 +167,7 @@ static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op,
     for (int64_t e = 0; e <= n_expert; e++) {
         const int32_t n = e < n_expert ? w->first[e] : 0;
         w->panel[e] = panels;
-        panels += (n + nr - 1) / nr;
+        panels += n < w->min_pairs ? 0 : (n + nr - 1) / nr;
         sum += n;
         w->first[e] = sum;
     }
@@ -193,7 +203,7 @@ static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, 
         for (int c = 0; c < n; c++) {
             cols[c] = (const float *) (const void *) source_row(op, w->pairs[first + c]);
         }
-        g->pack_y(p->k, op->src[0]->ne[0], (char *) p->work + (size_t) (i - i0) * w->row_size, cols, n);
+        g->pack_y(p->k, op->src[0]->ne[0], (char *) p->work + (size_t) (i - i0) * w->panel_size, cols, n);
     }
 }
 
@@ -202,8 +212,8 @@ struct slab {
     int64_t e, r0, r1;
 };
 
-// Multiplies a slab with panels i[0] .. i[1] - 1 of its expert. first_packed: index of the panel at the start of w->rows, which
-// is the first panel of the wave.
+// Multiplies a slab with panels i[0] .. i[1] - 1 of its expert. first_packed: index of the panel at the start of w->panels,
+// which is the first panel of the wave.
 static void slab_multiply_panels(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, const struct slab *s,
     const int64_t i[2], int64_t first_packed) {
     const struct ggml_tensor *a = op->src[0];
@@ -224,7 +234,7 @@ static void slab_multiply_panels(const struct cpu_params *p, struct ggml_tensor 
         const int nc = left < g->nr ? (int) left : g->nr;
         for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
             const int nr = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
-            const char *y = w->rows + w->row_size * (size_t) (k - first_packed);
+            const char *y = w->panels + w->panel_size * (size_t) (k - first_packed);
             float out[CPU_GEMM_MR * CPU_GEMM_NR];
             if (reads_rows && nr == g->mr) {
                 g->rows.run(n, out, g->mr, cpu_row_at(a, r, e, 0), a->nb[1], y, nc);
@@ -235,34 +245,6 @@ static void slab_multiply_panels(const struct cpu_params *p, struct ggml_tensor 
                 memcpy(result_row(op, pairs[c]) + r, out + c * g->mr, (size_t) nr * sizeof(float));
             }
         }
-    }
-}
-
-static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
-    const struct cpu_gemm *g = &p->k->gemm[op->src[0]->type];
-    BERTH_ASSERT(g->mr <= CPU_GEMM_MR && g->nr <= CPU_GEMM_NR);
-    const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = (int64_t) CPU_GEMM_X_PANELS * g->mr;
-    const int64_t n_slabs = (ne0 + rows - 1) / rows, n_panels = w->panel[n_expert];
-    int64_t e0 = 0; // first expert of the wave
-    for (int64_t i0 = 0; i0 < n_panels; i0 += w->wave) {
-        const int64_t i1 = min_i64(n_panels, i0 + w->wave);
-        pack_wave(p, op, w, i0, i1);
-        cpu_barrier(p);
-        while (w->panel[e0 + 1] <= i0) {
-            e0++;
-        }
-        int64_t e1 = e0;
-        while (e1 < n_expert && w->panel[e1] < i1) {
-            e1++;
-        }
-        for (int64_t i = cpu_chunk_next(p); i < (e1 - e0) * n_slabs; i = cpu_chunk_next(p)) {
-            const int64_t e = e0 + i / n_slabs, r0 = i % n_slabs * rows;
-            const int64_t part[2] = {max_i64(i0, w->panel[e]), min_i64(i1, w->panel[e + 1])};
-            if (part[0] < part[1]) {
-                slab_multiply_panels(p, op, w, &(struct slab){e, r0, min_i64(ne0, r0 + rows)}, part, i0);
-            }
-        }
-        cpu_barrier(p);
     }
 }
 
@@ -279,19 +261,24 @@ static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *o
     }
 }
 
+// With several columns, few rows at a time, so that the rows stay in a cache for all columns.
 static void slab_multiply_columns(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w,
     const struct slab *slab, const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
-    for (int c = 0; c < n; c += CPU_GEMV_COLS) {
-        const int nc = min_int(n - c, CPU_GEMV_COLS);
-        float *s[CPU_GEMV_COLS];
-        const void *columns[CPU_GEMV_COLS];
-        for (int j = 0; j < nc; j++) {
-            s[j] = result_row(op, pairs[c + j]) + slab->r0;
-            columns[j] = w->rows + w->row_size * (size_t) row_of(op, pairs[c + j]);
+    const int64_t n_rows = n == 1 ? slab->r1 - slab->r0 : TILE_ROWS;
+    for (int64_t r = slab->r0; r < slab->r1; r += n_rows) {
+        const char *row = cpu_row_at(a, r, slab->e, 0);
+        const int nr = (int) min_i64(slab->r1 - r, n_rows);
+        for (int c = 0; c < n; c += CPU_GEMV_COLS) {
+            const int nc = min_int(n - c, CPU_GEMV_COLS);
+            float *s[CPU_GEMV_COLS];
+            const void *columns[CPU_GEMV_COLS];
+            for (int j = 0; j < nc; j++) {
+                s[j] = result_row(op, pairs[c + j]) + r;
+                columns[j] = w->rows + w->row_size * (size_t) row_of(op, pairs[c + j]);
+            }
+            cpu_gemv_columns(&p->k->gemv[a->type], a->ne[0], s, row, a->nb[1], nr, columns, nc);
         }
-        const char *row = cpu_row_at(a, slab->r0, slab->e, 0);
-        cpu_gemv_columns(&p->k->gemv[a->type], a->ne[0], s, row, a->nb[1], (int) (slab->r1 - slab->r0), columns, nc);
     }
 }
 
@@ -316,36 +303,98 @@ static void slab_multiply_tile(const struct cpu_params *p, struct ggml_tensor *o
     }
 }
 
-// Returns the rows of a tile. With the method `columns` and one token, tiles with more rows are faster (gemv.c).
-// So tiles grow while there are more than 8 tiles per task.
+// Returns the rows of a tile. With columns, tiles with more rows are faster (gemv.c). So tiles grow while there are more than 8
+// tiles per task.
 static int64_t rows_of_tile(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w) {
     int64_t rows = TILE_ROWS;
-    while (w->method == COLUMNS && op->ne[2] == 1 && rows < 1024 && op->ne[0] * op->ne[1] / rows > 8 * p->nth) {
+    while (w->method != TILES && rows < 1024 && op->ne[0] * op->ne[1] / rows > 8 * p->nth) {
         rows *= 2;
     }
     return rows;
 }
 
-static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
+// Returns the number of pairs of an expert without panels, 0 for an expert with panels.
+static int32_t pairs_of(const struct work *w, int64_t e) {
+    return w->panel[e] < w->panel[e + 1] ? 0 : w->first[e + 1] - w->first[e];
+}
+
+// Multiplies the experts without panels. Returns the number of tiles, and in *next the first number of the chunk counter that this
+// task has not used.
+static int64_t run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t *next) {
     const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = rows_of_tile(p, op, w);
     const int64_t n_slabs = (ne0 + rows - 1) / rows;
-    int64_t e = 0, e_start = 0, e_tiles = 0; // expert of tile i, its first tile, its number of tiles
-    for (int64_t i = cpu_chunk_next(p); e < n_expert; i = cpu_chunk_next(p)) {
+    int64_t e = 0, e_start = 0, i; // expert of tile i, its first tile
+    for (i = cpu_chunk_next(p);; i = cpu_chunk_next(p)) {
         for (; e < n_expert; e++) {
-            e_tiles = n_slabs * ((w->first[e + 1] - w->first[e] + TILE_PAIRS - 1) / TILE_PAIRS);
+            const int64_t e_tiles = n_slabs * ((pairs_of(w, e) + TILE_PAIRS - 1) / TILE_PAIRS);
             if (i < e_start + e_tiles) {
                 break;
             }
             e_start += e_tiles;
         }
-        if (e < n_expert) {
-            const int64_t r0 = (i - e_start) % n_slabs * rows;
-            const struct slab slab = {e, r0, min_i64(ne0, r0 + rows)};
-            const int64_t c0 = w->first[e] + (i - e_start) / n_slabs * TILE_PAIRS;
-            const int64_t n = min_i64(w->first[e + 1] - c0, TILE_PAIRS);
-            (w->method == COLUMNS ? slab_multiply_columns : slab_multiply_tile)(p, op, w, &slab, w->pairs + c0, (int) n);
+        if (e == n_expert) {
+            *next = i;
+            return e_start;
+        }
+        const int64_t r0 = (i - e_start) % n_slabs * rows;
+        const struct slab slab = {e, r0, min_i64(ne0, r0 + rows)};
+        const int64_t c0 = w->first[e] + (i - e_start) / n_slabs * TILE_PAIRS;
+        const int64_t n = min_i64(w->first[e + 1] - c0, TILE_PAIRS);
+        (w->method == TILES ? slab_multiply_tile : slab_multiply_columns)(p, op, w, &slab, w->pairs + c0, (int) n);
+    }
+}
+
+// ---- panels and columns ----
+
+// True if an expert has pairs but no panels.
+static bool has_columns(const struct ggml_tensor *op, const struct work *w) {
+    for (int64_t e = 0; e < op->src[0]->ne[2]; e++) {
+        if (pairs_of(w, e) > 0) {
+            return true;
         }
     }
+    return false;
+}
+
+static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
+    const struct cpu_gemm *g = &p->k->gemm[op->src[0]->type];
+    BERTH_ASSERT(g->mr <= CPU_GEMM_MR && g->nr <= CPU_GEMM_NR);
+    const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = (int64_t) CPU_GEMM_X_PANELS * g->mr;
+    const int64_t n_slabs = (ne0 + rows - 1) / rows, n_panels = w->panel[n_expert];
+    if (has_columns(op, w)) {
+        cpu_gemv_pack(p, op->src[1], &p->k->gemv[op->src[0]->type], (char *) p->work + w->panels_size);
+    }
+    int64_t e0 = 0, i0 = 0; // first expert and panel of the wave
+    do {
+        const int64_t i1 = min_i64(n_panels, i0 + w->wave);
+        pack_wave(p, op, w, i0, i1);
+        cpu_barrier(p);
+        while (e0 < n_expert && w->panel[e0 + 1] <= i0) {
+            e0++;
+        }
+        int64_t e1 = e0;
+        while (e1 < n_expert && w->panel[e1] < i1) {
+            e1++;
+        }
+        // The first wave includes the experts without panels.
+        int64_t n_tiles = 0, next = 0;
+        if (i0 == 0) {
+            n_tiles = run_tiles(p, op, w, &next);
+        } else {
+            next = cpu_chunk_next(p);
+        }
+        for (; next < n_tiles + (e1 - e0) * n_slabs; next = cpu_chunk_next(p)) {
+            const int64_t i = next - n_tiles, e = e0 + i / n_slabs, r0 = i % n_slabs * rows;
+            const int64_t part[2] = {max_i64(i0, w->panel[e]), min_i64(i1, w->panel[e + 1])};
+            if (part[0] < part[1]) {
+                slab_multiply_panels(p, op, w, &(struct slab){e, r0, min_i64(ne0, r0 + rows)}, part, i0);
+            }
+        }
+        i0 = i1;
+        if (i0 < n_panels) {
+            cpu_barrier(p);
+        }
+    } while (i0 < n_panels);
 }
 
 static void experts_run(const struct cpu_params *p, struct ggml_tensor *op) {
@@ -362,7 +411,8 @@ static void experts_run(const struct cpu_params *p, struct ggml_tensor *op) {
     if (w.method == PANELS) {
         run_panels(p, op, &w);
     } else {
-        run_tiles(p, op, &w);
+        int64_t next;
+        run_tiles(p, op, &w, &next);
     }
 }
 
