@@ -33,20 +33,37 @@ static bool conv_supports(const struct ggml_tensor *op) {
            x->ne[1] == c->ne[1] && op->ne[0] == c->ne[1] && op->ne[1] == x->ne[0] - c->ne[0] + 1 && op->ne[2] == x->ne[2];
 }
 
+// Applies a filter of d_conv elements to n_token outputs, `step` bytes apart. The compiler unrolls the loop over a constant d_conv.
+static inline __attribute__((always_inline)) void filter_run(
+    const float *in, const float *w, int64_t d_conv, char *out, size_t step, int64_t n_token) {
+    for (int64_t t = 0; t < n_token; t++, out += step) {
+        float sum = 0.0f;
+        for (int64_t j = 0; j < d_conv; j++) {
+            sum += in[t + j] * w[j];
+        }
+        *(float *) (void *) out = sum;
+    }
+}
+
+// Twice as many tasks as for an op that reads its sources at the speed of memory.
+static int conv_n_tasks(const struct ggml_tensor *op, int n_threads) {
+    return cpu_tasks_for((double) ggml_nelements(op->src[0]) * 2 / CPU_TASK_ELEMENTS, n_threads);
+}
+
 static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *c = op->src[1];
     const int64_t d_conv = c->ne[0], n_token = op->ne[1];
     int64_t i0, i1;
     cpu_share(p, op->ne[0], &i0, &i1);
     for (int64_t s = 0; s < op->ne[2]; s++) {
+        char *out = cpu_row_at(op, 0, s, 0);
         for (int64_t i = i0; i < i1; i++) {
             const float *in = at_f32(x, 0, i, s, 0), *w = at_f32(c, 0, i, 0, 0);
-            for (int64_t t = 0; t < n_token; t++) {
-                float sum = 0.0f;
-                for (int64_t j = 0; j < d_conv; j++) {
-                    sum += in[t + j] * w[j];
-                }
-                ((float *) (void *) cpu_row_at(op, t, s, 0))[i] = sum;
+            char *to = out + (size_t) i * sizeof(float);
+            if (d_conv == 4) {
+                filter_run(in, w, 4, to, op->nb[1], n_token);
+            } else {
+                filter_run(in, w, d_conv, to, op->nb[1], n_token);
             }
         }
     }
@@ -84,42 +101,131 @@ static bool scan_supports(const struct ggml_tensor *op) {
            ggml_is_contiguous(op->src[3]) && scan_fits(op);
 }
 
+#define BLOCK_HEADS 64    // maximum heads of a block
+#define BLOCK_STATES 1024 // a block of several heads has at most this many elements of decay
+
+// Returns the number of heads that are processed together, a block. Heads of mamba-1 have one row of few elements. So the functions
+// of all heads of a block are computed by one call of a kernel.
+static int64_t block_heads(const struct ggml_tensor *op) {
+    return clamp_i64(BLOCK_STATES / max_i64(op->src[0]->ne[0], 1), 1, BLOCK_HEADS);
+}
+
+static int64_t decay_floats(const struct ggml_tensor *op) {
+    return max_i64(BLOCK_STATES, op->src[0]->ne[0]);
+}
+
 static size_t scan_work_size(const struct ggml_tensor *op, int n_tasks) {
-    return cpu_scratch_size(op->src[0]->ne[0], n_tasks);
+    return cpu_scratch_size(decay_floats(op), n_tasks);
 }
 
-static float softplus_f32(float x) {
-    return x <= 20.0f ? log1pf(expf(x)) : x;
+// y = log(1 + exp(x)), n <= BLOCK_HEADS. It is max(x, 0) + log(1 + t) with t = exp(-|x|). log(1 + t) is 2 atanh(z) with
+// z = t / (2 + t) <= 1/3. Seven terms of the series of atanh have an error below 2^-26.
+static void softplus(const struct cpu_kernels *k, int64_t n, float *y, const float *x) {
+    float t[BLOCK_HEADS];
+    for (int64_t i = 0; i < n; i++) {
+        t[i] = -fabsf(x[i]);
+    }
+    k->exp(n, t, t);
+    for (int64_t i = 0; i < n; i++) {
+        const float z = t[i] / (2.0f + t[i]), q = z * z;
+        const float series =
+            1.0f + q * (1.0f / 3 + q * (1.0f / 5 + q * (1.0f / 7 + q * (1.0f / 9 + q * (1.0f / 11 + q * (1.0f / 13))))));
+        y[i] = max_f32(x[i], 0.0f) + 2.0f * z * series;
+    }
 }
 
-// Processes all tokens of one head of one sequence. state: [d_state, d_head], updated in place. decay: d_state floats of scratch.
-// The state i tokens before the last, 0 < i < K, is stored at state + i * n_slab.
-static void scan_head(
-    const struct cpu_params *p, struct ggml_tensor *op, int64_t h, int64_t seq, float *state, int64_t n_slab, float *decay) {
-    const struct ggml_tensor *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4], *C = op->src[5];
-    const int64_t d_state = op->src[0]->ne[0], d_head = x->ne[0], n_head = x->ne[1];
-    const int64_t group = h / (n_head / B->ne[1]);
-    const float *rate = at_f32(A, 0, h, 0, 0);
-    const ggml_vec_dot_t dot = p->k->traits[GGML_TYPE_F32].vec_dot;
-    for (int64_t t = 0; t < x->ne[2]; t++) {
-        const float step = softplus_f32(*at_f32(dt, h, t, seq, 0));
-        if (A->ne[0] == 1) {
-            p->k->fill(d_state, decay, expf(step * rate[0]));
-        } else {
-            p->k->scale(d_state, decay, rate, step, 0.0f);
-            p->k->exp(d_state, decay, decay);
+typedef float lanes __attribute__((vector_size(16))); // of gcc and clang, for every processor
+
+static inline lanes lanes_at(const float *x) {
+    lanes v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+// x * y + z, rounded once if the processor has an instruction for it.
+static inline lanes lanes_mad(lanes x, lanes y, lanes z) {
+#if defined(__FP_FAST_FMAF) || defined(__ARM_FEATURE_FMA)
+    for (int i = 0; i < 4; i++) {
+        z[i] = fmaf(x[i], y[i], z[i]);
+    }
+    return z;
+#else
+    return x * y + z;
+#endif
+}
+
+// to = from * decay + b * v; returns dot(to, c). `to` may be `from`. If is_scalar, decay has one element. One pass, because memory
+// limits the speed.
+static inline __attribute__((always_inline)) float state_step(
+    int64_t n, float *to, const float *from, const float *decay, const bool is_scalar, const float *b, float v, const float *c) {
+    const lanes first = {decay[0], decay[0], decay[0], decay[0]};
+    lanes sum[2] = {{0}, {0}};
+    float rest = 0.0f;
+    int64_t j = 0;
+    for (; j + 8 <= n; j += 8) {
+        for (int i = 0; i < 2; i++) {
+            const int64_t at = j + 4 * i;
+            const lanes factor = is_scalar ? first : lanes_at(decay + at);
+            const lanes next = lanes_mad(lanes_at(from + at), factor, lanes_at(b + at) * v);
+            memcpy(to + at, &next, sizeof next);
+            sum[i] = lanes_mad(next, lanes_at(c + at), sum[i]);
         }
-        const float *in = at_f32(x, 0, h, t, seq), *b = at_f32(B, 0, group, t, seq), *c = at_f32(C, 0, group, t, seq);
-        float *y = (float *) op->data + ((seq * x->ne[2] + t) * n_head + h) * d_head;
-        for (int64_t i = 0; i < d_head; i++) {
-            float *s = state + i * d_state;
-            p->k->mul(d_state, s, s, decay);
-            p->k->mad(d_state, s, b, in[i] * step);
-            dot(cpu_dot_length(d_state), &y[i], 0, s, 0, c, 0, 1);
+    }
+    for (; j < n; j++) {
+        to[j] = from[j] * decay[is_scalar ? 0 : j] + b[j] * v;
+        rest += to[j] * c[j];
+    }
+    const lanes all = sum[0] + sum[1];
+    return (all[0] + all[1]) + (all[2] + all[3]) + rest;
+}
+
+// Heads h0 .. h0+n-1 of one sequence.
+struct block {
+    int64_t h0, n, seq;
+    const float *before; // [d_state, d_head, n]: the states before the first token
+    float *state;        // the same shape: the states after the last token
+    float *decay;        // [elements of A per head, n], scratch
+};
+
+// Computes exp(step A) for each head of a block.
+static void decay_of(const struct cpu_kernels *k, const struct ggml_tensor *A, const struct block *b, const float *step) {
+    const int64_t n = A->ne[0];
+    for (int64_t i = 0; i < b->n; i++) {
+        const float *rate = at_f32(A, 0, b->h0 + i, 0, 0);
+        for (int64_t j = 0; j < n; j++) {
+            b->decay[i * n + j] = step[i] * rate[j];
+        }
+    }
+    k->exp(b->n * n, b->decay, b->decay);
+}
+
+// Processes all tokens of a block. The state i tokens before the last, 0 < i < K, is stored at state + i * n_slab.
+static void block_run(const struct cpu_params *p, struct ggml_tensor *op, const struct block *blk, int64_t n_slab) {
+    const struct ggml_tensor *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4], *C = op->src[5];
+    const int64_t d_state = op->src[0]->ne[0], d_head = x->ne[0], n_head = x->ne[1], per_group = n_head / B->ne[1];
+    for (int64_t t = 0; t < x->ne[2]; t++) {
+        float step[BLOCK_HEADS];
+        softplus(p->k, blk->n, step, at_f32(dt, blk->h0, t, blk->seq, 0));
+        decay_of(p->k, A, blk, step);
+        for (int64_t i = 0; i < blk->n; i++) {
+            const int64_t h = blk->h0 + i;
+            const float *in = at_f32(x, 0, h, t, blk->seq);
+            const float *b = at_f32(B, 0, h / per_group, t, blk->seq), *c = at_f32(C, 0, h / per_group, t, blk->seq);
+            float *y = (float *) op->data + ((blk->seq * x->ne[2] + t) * n_head + h) * d_head;
+            const float *from = (t == 0 ? blk->before : blk->state) + i * d_head * d_state, *decay = blk->decay + i * A->ne[0];
+            float *to = blk->state + i * d_head * d_state;
+            for (int64_t r = 0; r < d_head; r++) {
+                const int64_t at = r * d_state;
+                if (A->ne[0] == 1) {
+                    y[r] = state_step(d_state, to + at, from + at, decay, true, b, in[r] * step[i], c);
+                } else {
+                    y[r] = state_step(d_state, to + at, from + at, decay, false, b, in[r] * step[i], c);
+                }
+            }
         }
         const int64_t n_after = x->ne[2] - 1 - t;
         if (n_after > 0 && n_after < scan_states(op)) {
-            memcpy(state + n_after * n_slab, state, (size_t) (d_head * d_state) * sizeof *state);
+            memcpy(blk->state + n_after * n_slab, blk->state, (size_t) (blk->n * d_head * d_state) * sizeof *blk->state);
         }
     }
 }
@@ -133,17 +239,21 @@ static void scan_run(const struct cpu_params *p, struct ggml_tensor *op) {
         cpu_fail(p, "%s: %" PRId64 " heads cannot be divided into %" PRId64 " groups", op->name, n_head, B->ne[1]);
         return;
     }
-    int64_t i, end;
-    for (cpu_share(p, n_head * n_seq, &i, &end); i < end; i++) {
+    int64_t i, end, n;
+    for (cpu_share(p, n_head * n_seq, &i, &end); i < end; i += n) {
         const int64_t seq = i / n_head, h = i % n_head;
         if (ids[seq] < 0 || ids[seq] >= s->ne[3]) {
             cpu_fail(
                 p, "%s: sequence %" PRId64 " selects state %d, there are %" PRId64 " states", op->name, seq, ids[seq], s->ne[3]);
             return;
         }
-        float *state = states + i * d_head * d_state;
-        memcpy(state, at_f32(s, 0, 0, h, ids[seq]), (size_t) (d_head * d_state) * sizeof *state);
-        scan_head(p, op, h, seq, state, d_state * d_head * n_head * n_seq, cpu_scratch(p, d_state));
+        n = min_i64(min_i64(block_heads(op), n_head - h), end - i);
+        const struct block block = {
+            h, n, seq, at_f32(s, 0, 0, h, ids[seq]), states + i * d_head * d_state, cpu_scratch(p, decay_floats(op))};
+        block_run(p, op, &block, d_state * d_head * n_head * n_seq);
+        if (x->ne[2] == 0) {
+            memcpy(block.state, block.before, (size_t) (n * d_head * d_state) * sizeof *states);
+        }
     }
 }
 
@@ -310,11 +420,11 @@ static void post_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_ssm[] = {
-    {GGML_OP_SSM_CONV, {.supports = conv_supports, .run = conv_run}},
+    {GGML_OP_SSM_CONV, {.supports = conv_supports, .n_tasks = conv_n_tasks, .run = conv_run}},
     {GGML_OP_SSM_SCAN, {.supports = scan_supports,
                            .work_size = scan_work_size,
                            .run = scan_run,
-                           .uses = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_SCALE | CPU_USE_MUL | CPU_USE_MAD,
+                           .uses = CPU_USE_EXP,
                            .empty_srcs = 0x36}}, // x, dt, B, C without tokens: states stay unchanged
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run, .uses = CPU_USE_MAD}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
