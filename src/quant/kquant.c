@@ -57,10 +57,12 @@ void dequantize_row_q3_K(const block_q3_K *GGML_RESTRICT x, float *GGML_RESTRICT
         const float d = berth_half_to_float(x[i].d);
         for (int r = 0; r < N_RUNS; r++) {
             const float scale = d * (float) q3_scale(x[i].scales, r);
-            for (int j = r * RUN; j < (r + 1) * RUN; j++) {
-                const int low = x[i].qs[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3;
-                const int high = x[i].hmask[j % 32] >> (j / 32) & 1;
-                y[j] = scale * (float) ((low | high << 2) - 4);
+            const int j0 = r * RUN; // constant shifts within a run, so that compilers use vectors
+            const uint8_t *qs = x[i].qs + j0 / 128 * 32 + j0 % 32, *hmask = x[i].hmask + j0 % 32;
+            for (int j = 0; j < RUN; j++) {
+                const int low = qs[j] >> (2 * (j0 / 32 % 4)) & 3;
+                const int high = hmask[j] >> (j0 / 32) & 1;
+                y[j0 + j] = scale * (float) ((low | high << 2) - 4);
             }
         }
     }
@@ -89,10 +91,12 @@ void dequantize_row_q6_K(const block_q6_K *GGML_RESTRICT x, float *GGML_RESTRICT
         const float d = berth_half_to_float(x[i].d);
         for (int r = 0; r < N_RUNS; r++) {
             const float scale = d * (float) x[i].scales[r];
-            for (int j = r * RUN; j < (r + 1) * RUN; j++) {
-                const int low = x[i].ql[j / 128 * 64 + j % 64] >> (4 * (j / 64 % 2)) & 15;
-                const int high = x[i].qh[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3;
-                y[j] = scale * (float) ((low | high << 4) - 32);
+            const int j0 = r * RUN;
+            const uint8_t *ql = x[i].ql + j0 / 128 * 64 + j0 % 64, *qh = x[i].qh + j0 / 128 * 32 + j0 % 32;
+            for (int j = 0; j < RUN; j++) {
+                const int low = ql[j] >> (4 * (j0 / 64 % 2)) & 15;
+                const int high = qh[j] >> (2 * (j0 / 32 % 4)) & 3;
+                y[j0 + j] = scale * (float) ((low | high << 4) - 32);
             }
         }
     }

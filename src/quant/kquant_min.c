@@ -72,8 +72,10 @@ void dequantize_row_q2_K(const block_q2_K *GGML_RESTRICT x, float *GGML_RESTRICT
         for (int r = 0; r < N_RUNS_Q2; r++) {
             const float scale = d * (float) (x[i].scales[r] & 15);
             const float offset = dmin * (float) (x[i].scales[r] >> 4);
-            for (int j = r * RUN_Q2; j < (r + 1) * RUN_Q2; j++) {
-                y[j] = scale * (float) (x[i].qs[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3) - offset;
+            const int j0 = r * RUN_Q2; // a constant shift within a run, so that compilers use vectors
+            const uint8_t *qs = x[i].qs + j0 / 128 * 32 + j0 % 32;
+            for (int j = 0; j < RUN_Q2; j++) {
+                y[j0 + j] = scale * (float) (qs[j] >> (2 * (j0 / 32 % 4)) & 3) - offset;
             }
         }
     }

@@ -89,7 +89,9 @@ static int nibble_at(const uint8_t *qs, int j) {
 }
 
 static int fifth_bit(const uint8_t *qh, int j) {
-    return (qh[j / 8] >> (j % 8) & 1) << 4;
+    uint32_t bits;
+    memcpy(&bits, qh, sizeof bits);
+    return (int) (bits >> j & 1) << 4;
 }
 
 // ---- q4_0, q5_0 ----
@@ -130,8 +132,9 @@ static void levels_biased(const float *x, float d, int bias, uint8_t *q) {
     void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) { \
         for (int64_t i = 0; i < k / QK; i++) { \
             const float d = berth_half_to_float(x[i].d); \
-            for (int j = 0; j < QK; j++) { \
+            for (int j = 0; j < QK / 2; j++) { /* both halves of a byte, so that compilers use vectors */ \
                 y[i * QK + j] = (float) (LEVEL(x[i], j) - (bias)) * d; \
+                y[i * QK + QK / 2 + j] = (float) (LEVEL(x[i], QK / 2 + j) - (bias)) * d; \
             } \
         } \
     }
@@ -170,8 +173,9 @@ static v4i level_as_is(v4i v) {
         for (int64_t i = 0; i < k / QK; i++) { \
             const float d = berth_half_to_float(x[i].d); \
             const float m = berth_half_to_float(x[i].m); \
-            for (int j = 0; j < QK; j++) { \
+            for (int j = 0; j < QK / 2; j++) { \
                 y[i * QK + j] = (float) LEVEL(x[i], j) * d + m; \
+                y[i * QK + QK / 2 + j] = (float) LEVEL(x[i], QK / 2 + j) * d + m; \
             } \
         } \
     }
