@@ -129,8 +129,9 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 #define PLANS_MAX 8
 #define PLANS_ROWS_MAX 1000000 // limit on the rows of all plans together; the newest plan alone may have more
 
-// Returns the plan that matches the graph and moves the plan to the front of the list; NULL: none. If is_exact is false, only
-// plans with buffers are considered.
+// Returns the plan that matches the graph and moves the plan to the front of the list; NULL: none. If is_exact is true, the graph
+// must equal the planned graph, and the plan may have no buffers yet. If is_exact is false, tensors of the graph may be smaller
+// than planned, and the plan must have buffers.
 static struct galloc_plan *plan_find(
     struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_ids ids, bool is_exact, bool *in_place) {
     for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL; link = &plan->next) {
@@ -226,6 +227,7 @@ static enum ggml_status graph_reserve(struct ggml_gallocr *galloc, struct ggml_c
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
+    // plan_get returns no plan with unknown duplicates. So berth_record_has_unknown_duplicates returns true only if out of memory.
     if (!berth_record_reserve_forms(&plan->rec) ||
         (plan->lives.n_unlisted > 0 && berth_record_has_unknown_duplicates(&plan->rec))) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the layouts of %d tensors", plan->rec.n_rows);
@@ -409,8 +411,8 @@ static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgr
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    // An address differs for one of two reasons. If one tensor belongs to two rows, the plan does not apply. If init_tensor has
-    // changed the address, the plan applies.
+    // If an address differs, init_tensor has changed it, or one tensor has two rows. If init_tensor has changed it, the plan
+    // applies. If one tensor has two rows, the plan does not apply. Without init_tensor, only the second reason is possible.
     if (!is_all_in_place(*plan) && ((*plan)->has_no_init_tensor || berth_record_has_unknown_duplicates(&(*plan)->rec))) {
         *plan = NULL;
     }
@@ -453,7 +455,8 @@ enum ggml_status berth_gallocr_report(ggml_gallocr_t galloc, int buffer_id, stru
     return GGML_STATUS_SUCCESS;
 }
 
-// Finds the row that occupies each item at a step. A late leaf occupies its item from the node on that overwrites the leaf.
+// Finds the row that occupies each item at a step. A late leaf (late.c) is overwritten by a node before any other access. It
+// occupies its item from the step of this node on.
 static void find_holders(const struct galloc_plan *plan, int64_t step, int32_t *holders) {
     const struct record *rec = &plan->rec;
     for (size_t i = 0; i < plan->lives.n_items; i++) {

@@ -26,6 +26,7 @@ void gguf_free(struct gguf_context *ctx) {
         }
     }
     for (size_t i = 0; i < ctx->info.n; i++) {
+        // A block with its own allocation begins with the origin. Other infos are in the arena and have the origin NULL.
         berth_free(berth_gguf_info_origin(ctx->info.items[i]));
     }
     berth_gguf_table_fini(&ctx->kv);

@@ -117,7 +117,8 @@ extern const int64_t berth_gguf_ones[GGML_MAX_DIMS];
 static inline const int64_t *berth_gguf_info_ne(const struct gguf_info *info) {
     return info->flags & GGUF_FLAG_ONES ? berth_gguf_ones : (const int64_t *) info - GGML_MAX_DIMS;
 }
-// Returns NULL unless the block is owned.
+// Returns the origin of the tensor's data. The origin is the start of the block that holds the info, so the result is also the
+// pointer to free. Returns NULL unless the block has its own allocation (GGUF_FLAG_OWNED).
 static inline struct gguf_origin *berth_gguf_info_origin(const struct gguf_info *info) {
     return info->flags & GGUF_FLAG_OWNED ? (struct gguf_origin *) ((char *) info - GGML_MAX_DIMS * sizeof(int64_t)) - 1 : NULL;
 }

@@ -10,12 +10,12 @@ enum arch_has {
     ARCH_LAYER_NORM = 1 << 0,    // layer norms, possibly with a bias, instead of RMS norms
     ARCH_PARALLEL = 1 << 1,      // attention and the feed-forward part read the same norm
     ARCH_POST_NORMS = 1 << 2,    // outputs of attention and feed-forward are normalised before addition
-    ARCH_POSITIONS = 1 << 3,     // positions are embedded; no RoPE
+    ARCH_POSITIONS = 1 << 3,     // the model has learned embeddings of positions; no RoPE
     ARCH_EMBD_ROOT = 1 << 4,     // the embedding is multiplied with the square root of its width
     ARCH_FUSED_QKV = 1 << 5,     // one matrix may compute queries, keys and values
     ARCH_FUSED_FFN = 1 << 6,     // ffn_up holds the rows of the gate, then those of up
     ARCH_NO_GATE = 1 << 7,       // the feed-forward part is up, activation, down
-    ARCH_QK_WIDE = 1 << 8,       // the norms of queries and keys span all heads
+    ARCH_QK_WIDE = 1 << 8,       // the norms of queries and keys are computed over all heads together, not per head
     ARCH_QK_EACH = 1 << 9,       // the norms of queries and keys have separate weights for each head
     ARCH_SINKS = 1 << 10,        // attention sinks
     ARCH_SCALES = 1 << 11,       // keys of the file scale the embedding, the attention and the residuals, and divide the logits

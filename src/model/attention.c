@@ -99,7 +99,7 @@ static struct ggml_tensor *heads_attend(
     }
     kq = builder_named(b, ggml_soft_max_ext(b->ctx, kq, mask, scale, 0), "attn.kq_soft");
     ggml_soft_max_add_sinks(kq, sinks);
-    v = builder_named(b, ggml_cont(b->ctx, ggml_transpose(b->ctx, v)), "attn.v_turned");
+    v = builder_named(b, ggml_cont(b->ctx, ggml_transpose(b->ctx, v)), "attn.v_turned"); // transposed, not rotated by RoPE
     struct ggml_tensor *y = builder_named(b, ggml_mul_mat(b->ctx, v, kq), "attn.kqv");
     return ggml_permute(b->ctx, y, 0, 2, 1, 3);
 }

@@ -2,9 +2,10 @@
 // lattice.h: fits x = d * level[cell] * point to a superblock of an iq format. Each group of 4 or 8 elements is written as a
 // point, which is an entry of a codebook.
 //
-// A cell is a set of elements that share an integer scale, the level. A unit is a piece of a cell that has one or two encodings.
-// A way is one of these encodings. The two ways of a unit differ in a flipped sign or in a shift. A part is one group of
-// elements, with its best point at every scale. The sums a and b of a way are the totals of a and b (struct part) over its parts.
+// A cell is a set of elements that share an integer scale, the level. A cell is divided into units. A way is one of the one or
+// two encodings of a unit. The two ways of a unit differ in a flipped sign or in a shift. A way consists of parts. A part is one
+// group of elements, with its best point at every scale. A part stores two sums for each point, a and b (struct part). The sums a
+// and b of a way are the totals over its parts.
 //
 //     superblock --> cell (8 or 16) --> unit --> way (1 or 2) --> part --> point
 #pragma once
@@ -19,7 +20,8 @@ enum {
     LATTICE_MAX_STEPS = 1 + (1 << LATTICE_MAX_DEPTH)
 };
 
-// A codebook and its runs (grids.h). A point is a word of dim fields of n_bits each. A field is an index into `values`.
+// A codebook. A point is a word of dim fields of n_bits each. A field is an index into `values`. A run is the consecutive points
+// with the same upper half. runs[i] is the index of the first point of run i (grids.h).
 struct lattice {
     const uint16_t *points;
     const uint16_t *runs;
@@ -63,8 +65,9 @@ struct cell {
 };
 
 // Computes the part of dim elements for scales from lo to hi. x: signed, or magnitudes if signs are stored separately. shift:
-// added to every value. flipped: the format cannot store this combination of signs, so one element gets a wrong sign, the one
-// that costs least. depth: the part has at most 1 + 2^depth steps; LATTICE_MAX_DEPTH for hard blocks (normalise.h).
+// added to every value. flipped: computes the part with one wrong sign, at the element where it costs least; for combinations of
+// signs that the format cannot store. depth: the part has at most 1 + 2^depth steps; LATTICE_MAX_DEPTH for hard blocks
+// (normalise.h).
 void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
     float hi, int depth, struct part *part);
 
@@ -72,8 +75,8 @@ void berth_lattice_part(const struct lattice *lattice, const float *x, const flo
 void berth_lattice_parts(const struct lattice *lattice, const float *x, const float *w, float lo, float hi, int depth,
     struct part *plain, struct part *flipped);
 
-// Returns the better shift at the scale `middle` for n_groups groups together: up (0) or down (1). Computes the parts with this
-// shift from the best points at lo, middle and hi only.
+// Returns the better shift at the scale `middle` for n_groups groups together: up (0) or down (1). Then computes the parts of the
+// groups with this shift. Such a part has at most three points: the best ones at the scales lo, middle and hi.
 int berth_lattice_shift(const struct lattice *lattice, const float *x, const float *w, int n_groups, float shift, float lo,
     float middle, float hi, struct part *parts);
 
@@ -85,8 +88,8 @@ int berth_lattice_best(const struct lattice *lattice, const float *x, const floa
 int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale);
 
 // Chooses *d, and for each cell an index level[i] into levels[0..n_levels). The caller then chooses the points for the scales
-// *d * levels[level[i]]. Returns the f16 to store as d, a little larger than *d (frame_growth). growth_share: `share` of
-// frame_growth.
+// *d * levels[level[i]]. Returns the f16 to store as d. It is a little larger than *d, because a least-squares fit makes dot
+// products too small (frame_growth). growth_share: the part of this correction that is applied, at most 1.
 uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels,
     float growth_share, float *d, uint8_t *level);
 

@@ -63,7 +63,7 @@ struct record_list {
 
 // Adds a tensor unless it is NULL or already in the list. False: out of memory.
 bool berth_record_list_add(struct record_list *list, struct ggml_tensor *t) BERTH_MUST_USE;
-// Adds all sources and view sources of the listed tensors, recursively. False: out of memory.
+// Makes the list transitively closed: adds all sources and view sources of the listed tensors, recursively. False: out of memory.
 bool berth_record_list_close(struct record_list *list) BERTH_MUST_USE;
 void berth_record_list_fini(struct record_list *list);
 // Returns the position, -1: not in the list.

@@ -3,7 +3,8 @@
 //
 // sched_plan appends temporary rows to the record of the cached graph:
 // - one row per additional slot of an input, alive from the first step on;
-// - one row per copy and slot, alive from a step before the split that reads the copy;
+// - one row per copy and slot. Each of these rows is a step of its own. The steps of a split's copies are directly before the
+//   split's nodes;
 // - one reader per lifetime request of a backend (optimize.c). A reader is a row that reads a tensor at a later step, so that the
 //   tensor keeps its memory until that step.
 // With several graphs in flight, the memory of copies and inputs is not shared with other tensors. sched_plan reads the record
@@ -21,12 +22,13 @@ struct planner {
     struct sched_cached *cached;
     struct galloc_columns cols; // columns of all rows
     int32_t n_steps;
-    int32_t *first_dep; // [n_nodes] first request that ends here, -1: none
-    bool *is_computed;  // [n_rows], then [n_copies]; NULL: no requests
+    int32_t *first_dep; // [n_nodes] index in cached->deps of the first lifetime request that ends at the node, -1: none
+    bool *is_computed;  // [n_rows], then [n_copies]: has its value after the last appended step; NULL: no lifetime requests
 };
 
 // ---- appended rows ----
 
+// Appends a row for the tensor, in the memory of the backend. The field same_as of an appended row is the row's own index.
 static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, int op, int flags, int32_t form, int backend) {
     struct record *rec = &p->cached->rec;
     struct record_row *row = record_append(rec, t, op, flags);
@@ -35,7 +37,8 @@ static struct record_row *row_append(struct planner *p, struct ggml_tensor *t, i
     return row;
 }
 
-// Appends the rows of inputs in the order that sched_slot_row relies on.
+// Appends the rows of inputs: for each input in the order of rows, its slots from 1 on. sched_slot_row relies on this order.
+// RECORD_FLAGS marks a row as input and output, so that the row has its memory from the first step to the last.
 static void slots_append(struct planner *p) {
     const struct sched_cached *cached = p->cached;
     for (int32_t r = 0; cached->n_inputs > 0 && r < cached->rec.n_rows; r++) {
@@ -47,7 +50,8 @@ static void slots_append(struct planner *p) {
     }
 }
 
-// Appends the rows of the copies. A copy has the layout of its source.
+// Appends the rows of the copies: for each copy, its slots from 0 on. sched_copy_row relies on this order. A copy has the layout
+// of its source.
 static void copies_append(struct planner *p) {
     struct sched_cached *cached = p->cached;
     const int flags = cached->n_slots > 1 ? RECORD_FLAGS : 0;
@@ -69,6 +73,8 @@ static void step_append(struct planner *p, int32_t row) {
     p->cols.steps[p->n_steps++] = row;
 }
 
+// Links the lifetime requests that end at the same node. Sets is_computed for the time before the first step: true for rows that
+// are not nodes, false for nodes and copies.
 static void deps_link(struct planner *p) {
     struct sched_cached *cached = p->cached;
     memset(p->first_dep, -1, (size_t) cached->rec.n_nodes * sizeof p->first_dep[0]);
@@ -93,10 +99,10 @@ static void deps_append(struct planner *p, int32_t until, int backend) {
             (!is_copy && cached->rows[dep->row].is_placed)) {
             continue;
         }
-        const int32_t kept = is_copy ? sched_copy_row(cached, dep->copy, 0) : dep->row;
-        struct record_row *reader = row_append(p, cached->rec.tensors[kept], GGML_OP_NONE, 0, -1, backend);
-        reader->view_src = is_copy ? kept : sched_base(cached, kept);
-        record_src_put(&cached->rec, reader, kept, 0);
+        const int32_t read_row = is_copy ? sched_copy_row(cached, dep->copy, 0) : dep->row;
+        struct record_row *reader = row_append(p, cached->rec.tensors[read_row], GGML_OP_NONE, 0, -1, backend);
+        reader->view_src = is_copy ? read_row : sched_base(cached, read_row);
+        record_src_put(&cached->rec, reader, read_row, 0);
         step_append(p, reader->same_as);
     }
 }
@@ -124,7 +130,7 @@ static void steps_append(struct planner *p) {
     }
 }
 
-// ---- kept plans of reserved graphs ----
+// ---- kept plans: plans of reserved graphs (sched->kept) ----
 
 // Returns a kept plan that is valid for the graph; NULL: none.
 static struct galloc_plan *kept_find(
@@ -242,6 +248,8 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_cache
     columns_fill(&p);
     slots_append(&p);
     copies_append(&p);
+    // n_early: number of rows between the last node and the first copy. These are leafs, tensors that are only sources, and slots
+    // of inputs.
     struct lifetime_order order = {.n_steps = cached->rec.n_nodes, .n_early = sched_copy_row(cached, 0, 0) - cached->rec.n_nodes};
     if (!is_plain) {
         if (p.first_dep != NULL) {

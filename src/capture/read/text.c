@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE 65536                      // bytes per read
-#define LINE_MAX_SIZE ((size_t) 1 << 26) // the line leaforder has two numbers per leaf
+#define PIECE 65536 // bytes per read
+// Largest size of a line, in bytes. It is large, because the line leaforder has two numbers for each leaf of the graph.
+#define LINE_MAX_SIZE ((size_t) 1 << 26)
 
 // ---- the file ----
 
@@ -44,7 +45,8 @@ static size_t file_read(struct ggraph_reader *r, void *to, unsigned size) {
     return n > 0 ? (size_t) n : 0;
 }
 
-// Returns a hint for the error message if the file is not a captured graph.
+// Returns the end of the error message for a file that is not a captured graph. The reader has decompressed a compressed file
+// before it refused the text. So the text of such a file is not a captured graph either.
 static const char *file_hint(const struct ggraph_reader *r) {
     return gzdirect(r->file) ? "" : "; it is compressed: decompress it first";
 }
@@ -155,6 +157,7 @@ bool ggraph_line(struct ggraph_reader *r) {
     return true;
 }
 
+// ggraph_line returned false. If reading the file failed, r->status has the error. Otherwise the text has ended too early.
 enum ggml_status ggraph_no_line(const struct ggraph_reader *r, const char *what) {
     return r->status != GGML_STATUS_SUCCESS ? r->status : ggraph_refuse(r, "%s", what);
 }

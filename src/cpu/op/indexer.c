@@ -38,7 +38,7 @@ static void index_token(
     const struct ggml_tensor *q = op->src[0], *w = op->src[2], *mask = op->src[3];
     const size_t key_size = (size_t) q->ne[0] * sizeof(float);
     float dots[I_HEADS * I_KEYS], bias[I_KEYS], *y = (float *) (void *) cpu_row_at(op, t, 0, seq) + k0;
-    const char *weights = cpu_row_at(w, t, 0, seq), *masked = cpu_row_at(mask, t, 0, seq % mask->ne[3]);
+    const char *weights = cpu_row_at(w, t, 0, seq), *mask_row = cpu_row_at(mask, t, 0, seq % mask->ne[3]);
     p->k->fill(n, y, 0.0f);
     for (int64_t h0 = 0; h0 < q->ne[1]; h0 += I_HEADS) {
         const int n_heads = q->ne[1] - h0 < I_HEADS ? (int) (q->ne[1] - h0) : I_HEADS;
@@ -51,7 +51,7 @@ static void index_token(
             }
         }
     }
-    p->k->to_float[GGML_TYPE_F16](masked + (size_t) k0 * sizeof(uint16_t), bias, n);
+    p->k->to_float[GGML_TYPE_F16](mask_row + (size_t) k0 * sizeof(uint16_t), bias, n);
     p->k->add(n, y, y, bias);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // trim.c: brings a schedule within the limits. Each round applies the best cuts at the step with the largest excess, then removes
-// steps whose results no step reads. A round is linear in the number of steps, except for the recomputed ops.
+// steps whose results no step reads. A round rates each possible cut at this step. For each of them, it lists the ops that would
+// recompute the value. The other work of a round is linear in the number of steps, except for sorting the cuts.
 
 #include "base/min.h"
 #include "plan/budget/budget.h"
@@ -51,7 +52,7 @@ enum budget_answer budget_trim(
     struct budget_cuts cuts = {0};
     struct budget_steps next = {0};
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
-    const size_t most = GROW_MAX * (size_t) g->n + 64;
+    const size_t max_steps = GROW_MAX * (size_t) g->n + 64;
     uint64_t least = UINT64_MAX;
     double least_sum = INFINITY;
     for (int n_vain = 0; budget_gaps_find(&x, g, s); n_vain++) {
@@ -70,7 +71,7 @@ enum budget_answer budget_trim(
         }
         least = min_u64(excess.most, least);
         least_sum = min_f64(excess.sum, least_sum);
-        if (cuts.n_done == 0 || s->n > most || n_vain > PATIENCE || budget_is_over(g, end)) {
+        if (cuts.n_done == 0 || s->n > max_steps || n_vain > PATIENCE || budget_is_over(g, end)) {
             answer = BUDGET_GAVE_UP;
             break;
         }

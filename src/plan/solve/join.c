@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // join.c: finds blocks that have the same offset in every plan within the capacity, and makes one block of them.
-// If the totals of two adjacent sections equal the capacity, the blocks that begin at the border fill exactly the addresses of
-// the blocks that end there. If only one block ends and one begins, the two have the same offset; they are called a pair. In
-// problems like MiniMalloc's benchmarks, this removes a tenth of the blocks. A plan of the joined problem is a plan of the
+//
+// plan.h defines section, border and total. If the total of a section equals the capacity, no unit is free in this section. If
+// this holds on both sides of a border, the blocks that begin at the border occupy exactly the units of the blocks that end
+// there. If only one block ends and only one begins, both have the same offset. Such two blocks are called a pair.
+//
+// In problems like MiniMalloc's benchmarks, joining removes a tenth of the blocks. A plan of the joined problem is a plan of the
 // original problem. A proof that there is no plan holds at this capacity only.
 
 #include "plan/solve/plan.h"
@@ -35,9 +38,10 @@ static int32_t find_pairs(const struct plan_prob *p, int64_t cap, int32_t *next,
     return n_pairs;
 }
 
-// Makes one block of each chain of pairs. The result `uncut` has n blocks and still has the sections of p.
-static bool join_chains(const struct plan_prob *p, const int32_t *next, int32_t n, int32_t *joined_id, struct plan_prob *uncut) {
-    if (!berth_plan_prob_init(uncut, n, p->n_sec)) {
+// Makes one block of each chain of pairs. The result `chained` has n blocks and still has the sections of p.
+static bool join_chains(
+    const struct plan_prob *p, const int32_t *next, int32_t n, int32_t *joined_id, struct plan_prob *chained) {
+    if (!berth_plan_prob_init(chained, n, p->n_sec)) {
         return false;
     }
     for (int32_t i = 0; i < p->n; i++) {
@@ -48,15 +52,15 @@ static bool join_chains(const struct plan_prob *p, const int32_t *next, int32_t 
         if (joined_id[i] >= 0) {
             continue;
         }
-        uncut->begin[k] = p->begin[i];
-        uncut->size[k] = p->size[i];
+        chained->begin[k] = p->begin[i];
+        chained->size[k] = p->size[i];
         for (int32_t j = i; j >= 0; j = next[j]) {
             joined_id[j] = k;
-            uncut->end[k] = p->end[j];
+            chained->end[k] = p->end[j];
         }
         k++;
     }
-    return berth_plan_prob_totals(uncut);
+    return berth_plan_prob_totals(chained);
 }
 
 bool berth_plan_join(const struct plan_prob *p, int64_t cap, int32_t *joined_id, struct plan_prob *joined) {
@@ -66,13 +70,14 @@ bool berth_plan_join(const struct plan_prob *p, int64_t cap, int32_t *joined_id,
     bool ok = next != NULL;
     *joined = (struct plan_prob){0};
     if (n_pairs > 0) {
-        struct plan_prob uncut;
+        struct plan_prob chained;
         int32_t *ids = next + n;
         for (int32_t k = 0; k < p->n - n_pairs; k++) {
             ids[k] = k;
         }
-        ok = join_chains(p, next, p->n - n_pairs, joined_id, &uncut) && berth_plan_prob_subset(&uncut, ids, uncut.n, joined);
-        berth_plan_prob_fini(&uncut);
+        ok =
+            join_chains(p, next, p->n - n_pairs, joined_id, &chained) && berth_plan_prob_subset(&chained, ids, chained.n, joined);
+        berth_plan_prob_fini(&chained);
     }
     berth_free(next);
     return ok;
