@@ -227,7 +227,7 @@ static enum ggml_status graph_reserve(struct ggml_gallocr *galloc, struct ggml_c
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    // plan_get returns no plan with unknown duplicates. So berth_record_has_unknown_duplicates returns true only if out of memory.
+    // plan_get returns no plan with unknown duplicates. So berth_record_has_unknown_duplicates is true only if out of memory.
     if (!berth_record_reserve_forms(&plan->rec) ||
         (plan->lives.n_unlisted > 0 && berth_record_has_unknown_duplicates(&plan->rec))) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the layouts of %d tensors", plan->rec.n_rows);

@@ -23,8 +23,8 @@
 
 #include <cmocka.h>
 
-static struct standin *st; // state of the simulated driver
-static void (*reset)(void), (*drop)(void);
+static struct standin *st;                 // state of the simulated driver
+static void (*reset)(void), (*drop)(void); // standin_reset and standin_drop (standin.h)
 
 static void log_drop(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level, (void) text, (void) user_data;
@@ -295,7 +295,8 @@ static void products_of_a_column_are_one_launch(void **unused) {
     ggml_backend_free(backend);
 }
 
-// If the graph writes a weight, no kernel reads the weight before the previous kernel ends, and products stay after the write.
+// A kernel may read a constant tensor before the previous kernel ends (cuda_is_const). A weight that the graph writes is not
+// constant. graph_optimize does not move a product that reads such a weight before the op that writes it.
 static void written_weights_are_not_read_early(void **unused) {
     (void) unused;
     ggml_backend_t b = ggml_backend_cuda_init(0);
@@ -321,11 +322,12 @@ static void written_weights_are_not_read_early(void **unused) {
 }
 
 // ROPE of queries, ROPE of keys into the cache of keys, and the copy of values into the cache of values are one launch, unless one
-// of the three writes memory that another reads, or another op reads the rotated keys.
+// of the three writes memory that another reads, or another op reads the rotated keys. Variant 0: one launch. Variant 1:
+// another op reads the rotated keys. Variants 2 and 3: ROPE of queries writes the memory of the values or of the positions.
 static void rope_and_cache_are_one_launch(void **unused) {
     (void) unused;
     enum { HEAD = 64, HEADS = 2, TOKENS = 3, WIDTH = HEAD * HEADS };
-    for (int how = 0; how < 4; how++) {
+    for (int variant = 0; variant < 4; variant++) {
         const long before = st->n_launches;
         ggml_backend_t b = ggml_backend_cuda_init(0);
         struct ggml_context *c = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
@@ -341,18 +343,18 @@ static void rope_and_cache_are_one_launch(void **unused) {
         ggml_build_forward_expand(graph, queries);
         ggml_build_forward_expand(graph, ggml_set_rows(c, keys, ggml_reshape_2d(c, rotated, WIDTH, TOKENS), to));
         ggml_build_forward_expand(graph, ggml_set_rows(c, values, v, to));
-        if (how == 1) {
+        if (variant == 1) {
             ggml_build_forward_expand(graph, ggml_silu(c, rotated));
         }
         ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(c, b);
         assert_non_null(buffer);
-        if (how == 2) {
+        if (variant == 2) {
             queries->data = v->data; // overwrites the values before they are read; no allocator would do this
-        } else if (how == 3) {
+        } else if (variant == 3) {
             queries->data = pos->data;
         }
         assert_int_equal(ggml_backend_graph_compute(b, graph), GGML_STATUS_SUCCESS);
-        assert_int_equal(st->n_launches - before, how == 0 ? 1 : how == 1 ? 5 : 3);
+        assert_int_equal(st->n_launches - before, variant == 0 ? 1 : variant == 1 ? 5 : 3);
         ggml_backend_buffer_free(buffer);
         ggml_backend_free(b);
         ggml_free(c);
@@ -749,16 +751,17 @@ static size_t work_of(struct cuda_backend *b, enum ggml_type type, int64_t n, bo
     return size;
 }
 
-// The work memory of a graph is enough for every smaller graph, even if the smaller graph uses other kernels.
+// The work memory of a graph is enough for every smaller graph, even if the smaller graph uses other kernels. Variants 0 to 3 are
+// products with weights of four types. Variants 4 and 5 are attention with keys and values of F16 and of Q8_0.
 static void smaller_graphs_need_no_more_memory(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
-    for (int how = 0; how < 6; how++) {
-        const bool is_attention = how >= 4;
-        const enum ggml_type type = how % 4 == 0 ? GGML_TYPE_F16
-                                    : how == 1   ? GGML_TYPE_Q4_K
-                                    : how == 2   ? GGML_TYPE_F32
-                                                 : GGML_TYPE_Q8_0;
+    for (int variant = 0; variant < 6; variant++) {
+        const bool is_attention = variant >= 4;
+        const enum ggml_type type = variant % 4 == 0 ? GGML_TYPE_F16
+                                    : variant == 1   ? GGML_TYPE_Q4_K
+                                    : variant == 2   ? GGML_TYPE_F32
+                                                     : GGML_TYPE_Q8_0;
         for (int64_t n = 2, before = 0; n < 300; n++) {
             const int64_t size = (int64_t) work_of(backend->context, type, n, is_attention);
             if (size < before) {

@@ -3,7 +3,9 @@
 // filter traps the calls; the handler returns an error or makes the call itself.
 //
 //     FAULT_CALL=open|read|write|map|stat|remove   the kind of call that fails (remove: also truncate, rename and chmod)
-//     FAULT_AT=N, FAULT_FROM=N, FAULT_COUNT=FILE   as in preload.c
+//     FAULT_AT=N                                   the N-th call fails
+//     FAULT_FROM=N                                 the N-th call and all later ones fail
+//     FAULT_COUNT=FILE                             the number of calls is written to this file at the end
 //     FAULT_SIGNAL=N                               the call succeeds, and the process gets this signal right after it
 //
 // Reads and writes count only on files, not on terminals and pipes. If the kernel has no such filter, the program ends with exit
@@ -59,7 +61,7 @@ static atomic_bool is_over;
 static unsigned long at, from;
 static int signal_then; // 0: the call fails
 
-// The only code whose system calls the filter allows; it is in a separate page.
+// fault_pass makes a system call. The filter does not trap calls from the code between these two addresses.
 extern const char fault_pass_begin[], fault_pass_end[];
 long fault_pass(long nr, long a, long b, long c, long d, long e, long f);
 
@@ -88,8 +90,8 @@ static bool is_file(long fd) {
 }
 
 static bool must_fail(long nr, long first) {
-    const bool is_talk = nr == SYS_read || nr == SYS_write || nr == SYS_readv || nr == SYS_writev;
-    if (atomic_load(&is_over) || (is_talk && !is_file(first))) {
+    const bool is_read_or_write = nr == SYS_read || nr == SYS_write || nr == SYS_readv || nr == SYS_writev;
+    if (atomic_load(&is_over) || (is_read_or_write && !is_file(first))) {
         return false;
     }
     const unsigned long n = atomic_fetch_add(&n_calls, 1) + 1;
@@ -143,17 +145,17 @@ int pthread_sigmask(int how, const sigset_t *set, sigset_t *old) {
 
 static bool filter(void) {
     struct sock_filter code[12 + N_MAX];
-    int n = 0, n_calls_of = 0;
+    int n = 0, n_kind_calls = 0;
     const uint64_t begin = (uint64_t) (uintptr_t) fault_pass_begin, end = (uint64_t) (uintptr_t) fault_pass_end;
-    while (n_calls_of < N_MAX && kind->calls[n_calls_of] >= 0) {
-        n_calls_of++;
+    while (n_kind_calls < N_MAX && kind->calls[n_kind_calls] >= 0) {
+        n_kind_calls++;
     }
     if (begin >> 32 != end >> 32) {
         return false; // the filter compares only the lower half of an address
     }
     code[n++] = (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (int i = 0; i < n_calls_of; i++) {
-        const uint8_t to_check = (uint8_t) (n_calls_of - i);
+    for (int i = 0; i < n_kind_calls; i++) {
+        const uint8_t to_check = (uint8_t) (n_kind_calls - i);
         code[n++] = (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t) kind->calls[i], to_check, 0);
     }
     code[n++] = (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);

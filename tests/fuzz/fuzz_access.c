@@ -54,7 +54,8 @@ static void view_make(struct fixture *f, int of, size_t at, size_t size) {
         }
     } else {
         uint8_t bytes[2 * N_BYTES] = {1};
-        view->nb[1] = view->nb[2] = view->nb[3] = size; // view may be poison, which has no data
+        view->nb[1] = view->nb[2] = view->nb[3] = size;
+        // If ggml_view_1d has refused the range, view is poison, which has no data.
         if (ggml_backend_view_init(view) == GGML_STATUS_SUCCESS && view->data != NULL) {
             ggml_backend_tensor_get(view, bytes, 0, ggml_nbytes(view) <= sizeof bytes ? ggml_nbytes(view) : sizeof bytes);
         }

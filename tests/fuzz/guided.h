@@ -63,8 +63,8 @@ static inline bool guided_mask(struct guide *guide, bool allowed[GUIDED_TOKENS])
     return n >= 0;
 }
 
-// Accepts an allowed byte and updates `allowed`. Checks all pairs that begin with this byte: a pair must have been allowed before
-// if and only if its second byte is allowed now.
+// Accepts an allowed byte and updates `allowed`. Then checks all pairs (tokens of two bytes) that begin with this byte. A pair
+// must have been allowed before if and only if its second byte is allowed now.
 static inline bool guided_take(struct guide *guide, uint8_t byte, bool allowed[GUIDED_TOKENS]) {
     struct model_error error = {""};
     bool before[GUIDED_TOKENS];

@@ -296,7 +296,7 @@ static void test_mma(const mm_type &t, int nt, int m, int k, int n, bool time) {
 
 int main(int argc, char **argv) {
     const bool time = argc > 1 && !strcmp(argv[1], "time");
-    const bool few = argc > 2 && !strcmp(argv[2], "few"); // "time few": only two and eight columns
+    const bool few = argc > 2 && !strcmp(argv[2], "few"); // "time few": only the kernels mvb and mmv, of hot types
     const bool quick = argc > 1 && !strcmp(argv[1], "quick");
     gpu_open();
     OK(cudaMalloc(&d_w, time ? (size_t) 16 * 14336 * 4096 * 4 : (size_t) 1 << 28));

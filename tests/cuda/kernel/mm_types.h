@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mm_types.h: the types of weights for mm.cu. Each row has the block size of a type, its kernels, and a function (tame) that turns
-// a block of random bytes into a valid block by setting its scales. Types in HOT have more kernels than types in COLD. A type
-// with the field `hot` is also tested with more sizes.
+// a block of random bytes into a valid block by setting its scales. The macros HOT and COLD declare the kernels of a type: HOT
+// declares mv, mmv, mma_64 and mma_256, COLD declares mmv and mma_128.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,9 +19,11 @@ struct mm_type {
     int qk, bytes; // elements and bytes of a block
     void (*tame)(char *block, uint32_t random);
     void (*to_float)(const void *, float *, int64_t);
-    const void *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256; // kernels; NULL: the type has no such kernel
-    bool hot;
-    const void *mvb; // a kernel, or NULL
+    // Kernels; NULL: the type has no such kernel. mv: one column. mmv: up to 8 columns. mmv_wide: 5 to 8 columns, without the
+    // rounding residuals of the columns. mma_N: tiles of N columns.
+    const void *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
+    bool hot;        // more sizes are measured; "time few" measures only types with this field
+    const void *mvb; // kernel for one column of a dense type, NULL: the type is quantised
 };
 
 static void tame_half(char *at, uint32_t random) { // magnitudes from 0.01 to 0.04, both signs

@@ -26,9 +26,9 @@ struct format {
     size_t block_size;
     rows_fn rows;
     deq_fn deq;
-    double bound;            // largest relative squared error on a normal row
-    bool nan_spread;         // a block with a non-finite element dequantises to NaN completely
-    uint64_t bytes;          // hash of the blocks that the reference writes for a normal row; 0: Berth writes other blocks
+    double bound;            // largest relative squared error on a row of normally distributed elements (normal_row)
+    bool has_search;         // Berth searches for the best block; a non-finite element makes all elements of its block NaN
+    uint64_t bytes;          // hash of the blocks that the reference writes for a normal_row; 0: Berth writes other blocks
     uint64_t weighted_bytes; // the same with weights
 };
 
@@ -220,7 +220,7 @@ static void test_edge_magnitudes(void **state) {
             }
             f->rows(x, blocks, 1, N, k < 3 ? NULL : w);
             f->deq(blocks, y, N);
-            if (f->nan_spread) {
+            if (f->has_search) {
                 assert_true(ggml_validate_row_data(f->type, blocks, size_of(f, N)));
                 assert_true(relative_error(NULL) <= 1.01);
             }
@@ -241,8 +241,9 @@ static void test_bad_weights(void **state) {
     }
 }
 
-// Tests rows of one constant value, and blocks with a single value among zeros. A good product of scale and level represents the
-// value with an error far below the rounding of an f16.
+// Tests rows of one constant value, and blocks with a single value among zeros. A value is written as the product of a scale and
+// a level. The search tries many pairs of scale and level. It must find a product with an error below 1e-4 of the value. The
+// rounding error of an f16 can be almost five times as large.
 static void test_one_value(void **state) {
     (void) state;
     static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};
@@ -303,7 +304,8 @@ static void test_first_of_equal_extremes(void **state) {
     }
 }
 
-// Row functions without a search treat runs of tiny elements as zeros, both alone and next to other runs.
+// from_float_ref, which makes no search, must write tiny elements (1e-20) like zeros. This is tested in rows of tiny elements
+// only, and in rows where runs of 32 tiny elements alternate with runs of 32 other elements.
 static void test_tiny_runs_are_zeros(void **state) {
     (void) state;
     static _Alignas(8) uint8_t zeros[sizeof(blocks)];
@@ -332,7 +334,7 @@ static void test_tiny_runs_are_zeros(void **state) {
             ggml_get_type_traits(f->type)->from_float_ref(x, blocks, N);
             f->deq(blocks, w, N);
             for (int j = 0; j < N; j++) {
-                if (w[j] != y[j]) {
+                if (w[j] != y[j]) { // w: from the row with tiny elements; y: from the row with zeros in their place
                     fail_msg("%s: element %d is %g, and %g next to zeros", f->name, j, (double) w[j], (double) y[j]);
                 }
             }
@@ -340,20 +342,20 @@ static void test_tiny_runs_are_zeros(void **state) {
     }
 }
 
-// A search ignores an infinite weight, and still uses the other weights.
+// A search ignores an infinite weight and still uses the other weights. So infinite weights give the same blocks as weights of 0.
 static void test_infinite_weights(void **state) {
     (void) state;
     static _Alignas(8) uint8_t without[sizeof(blocks)];
     for (int i = 0; i < N_FORMATS; i++) {
         const struct format *f = &formats[i];
-        for (int end = 0; end < 2 && f->nan_spread; end++) {
+        for (int is_infinite = 0; is_infinite < 2 && f->has_search; is_infinite++) {
             normal_row(x, N, 17);
             for (int j = 0; j < N; j++) {
-                w[j] = j % 5 == 0 ? (end ? INFINITY : 0.0f) : (float) (1 + j % 3);
+                w[j] = j % 5 == 0 ? (is_infinite ? INFINITY : 0.0f) : (float) (1 + j % 3);
             }
-            f->rows(x, end ? blocks : without, 1, N, w);
+            f->rows(x, is_infinite ? blocks : without, 1, N, w);
         }
-        assert_true(!f->nan_spread || memcmp(blocks, without, size_of(f, N)) == 0);
+        assert_true(!f->has_search || memcmp(blocks, without, size_of(f, N)) == 0);
     }
 }
 
@@ -383,7 +385,7 @@ static void test_non_finite(void **state) {
             x[f->qk + 5] = odd[k];
             f->rows(x, blocks, 1, N, NULL);
             f->deq(blocks, y, N);
-            if (f->nan_spread) {
+            if (f->has_search) {
                 for (int j = 0; j < N; j++) {
                     assert_true(isnan(y[j]) == (j / f->qk == 1));
                 }
@@ -464,7 +466,8 @@ static void test_bad_row_length(void **state) {
         assert_int_equal(formats[i].rows(x, blocks, INT64_MAX, N, NULL), 0);
         assert_non_null(strstr(berth_last_error(), "exceed the address space"));
     }
-    // No row of an existing format is that long. A format with more than two bytes per element could have one.
+    // The formats above have at most two bytes per element, so the size of one row never exceeds the address space. This call has
+    // three bytes per element, so the size does.
     berth_clear_error();
     assert_int_equal(berth_rows_size("it", 1, INT64_MAX, 1, 3), 0);
     assert_string_equal(berth_last_error(), "it: 1 rows of 9223372036854775807 elements exceed the address space");
