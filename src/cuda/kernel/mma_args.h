@@ -17,7 +17,7 @@ struct act_args {
     int64_t from_z2;           // with `from`: column c is at c % x_ne1 * x_col + c / x_ne1 * from_z2
     int x_ne1;
     int x_type;        // 0 f32, 1 f16, 2 bf16
-    int k, n, nt, ne2; // n: columns of x; padding columns are zeros
+    int k, n, nt, ne2; // n: columns of x; nt: columns per tile; padding columns are zeros
     int bf;            // 1: convert to bf16 instead of f16, without scaling
     int plain;         // 1: contiguous columns, [column][k rounded up to 8], without tiles and scales; z is 0
     int flat;          // 1: contiguous columns, [z][column][k], without tiles

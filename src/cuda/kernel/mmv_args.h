@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-// Warps per block: 16, or 8 if chunks are large. MMV_TILES: tiles whose sums are in shared memory at the same time. MMV_FIXED:
-// bytes of shared memory for these sums and for barriers.
+// MMV_WARPS: warps per block. MMV_WARPS_LARGE: warps per block if chunks are large or the GPU has little shared memory. Each warp
+// has a ring of chunks in shared memory, so fewer warps leave more memory per ring. MMV_TILES: tiles whose sums are in shared
+// memory at the same time. MMV_FIXED: bytes of shared memory for these sums and for barriers.
 enum { MMV_WARPS = 16, MMV_WARPS_LARGE = 8, MMV_TILES = 3 };
 #define MMV_FIXED(warps) (MMV_TILES * (warps) *512 + 64)
 

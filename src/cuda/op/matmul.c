@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: MIT
-// matmul.c: MUL_MAT. The number of columns and the type of the weights determine the kernel:
-//   1 column             mv (mv.c)
-//   2 to 8, f32          mf, if rows and columns are aligned (can_run_floats)
-//   up to CUDA_MID_MIN   mmv, which reads columns converted to f16 or bf16
-//   up to 16, sm_90a     mid90, which reads the converted columns in tiles; other devices use mmv
-//   more, dense weights  cuBLAS if it is installed
-//   more, sm_90a         mid90; if there are many rows and more than CUDA_MID_MAX columns, mma90; other devices use mmv
-// Converted columns stay in the arena for the next product, until another op uses the arena.
+// matmul.c: MUL_MAT. The first line whose columns and conditions match determines the kernel:
+//
+//   columns       kernel  conditions
+//   1             mv      the type has an mv kernel, and the column is f32 and fits into shared memory (cuda_is_vector, mv.c)
+//   1 to 8        mf      weights and columns are f32 and aligned to 16 bytes (can_run_floats)
+//   17 or more    cuBLAS  cuBLAS is installed, the weights are dense, the columns are f32 and not a batch (can_run_blas)
+//   9 to 128      mid90   the GPU has the sm_90a kernels, the weights are not f32 and are aligned to 16 bytes (cuda_can_mid)
+//   129 or more   mid90   cuda_can_mid as above, and mma90 would have work for at most half of the multiprocessors
+//   1 to 16       mmv     none
+//   17 or more    mmv     the GPU does not have the sm_90a kernels
+//   17 or more    mma90   none
+//
+// In the code, the limits are MF_COLS (8), CUDA_MID_MIN (8), CUDA_MM_WIDE (16) and CUDA_MID_MAX (128).
+// mmv, mid90 and mma90 read columns that were converted to f16 or bf16; mid90 and mma90 read them in tiles. cuBLAS reads converted
+// columns, too, unless the weights are f32. mv and mf read the columns unconverted. Converted columns stay in the arena until
+// another op uses the arena. If the next product has the same columns, it does not convert them again.
 
 #include "cuda/op/matmul.h"
 
@@ -14,8 +22,9 @@
 
 // ---- types ----
 
-// HOT types are common: they have a kernel for one column (mv) and kernels for two tile widths. COLD types have no mv kernel and
-// one tile width.
+// The kernels of each type (struct cuda_mm_type). HOT types are common: they have an mv kernel, and mma90 kernels for tiles of 64
+// and of 256 columns. COLD types have no mv kernel, and one mma90 kernel, for tiles of 128 columns. Both have mid90 kernels for
+// four tile widths (MID), and mmv kernels with 16 and with 8 warps.
 // clang-format off
 #define MID(name) {"mid90_" #name "_8", "mid90_" #name "_16", "mid90_" #name "_32", "mid90_" #name "_64"}
 #define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name)}
@@ -66,6 +75,8 @@ int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, in
 }
 
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt) {
+    // rest: mmv_f32 always multiplies the rounding residuals. Of the other types, those with separate kernels mmv and mmv_wide
+    // multiply them for few columns.
     struct cuda_columns c = {.nt = nt, .nz = nz, .rest = nt == 0 && n <= CUDA_MM_FEW && t->mmv != t->mmv_wide};
     c.rest |= nt == 0 && t->type == GGML_TYPE_F32;
     c.n = nt > 0 ? cuda_round_up(n, nt) : n;
@@ -125,8 +136,9 @@ static char *columns_get(
 static int64_t mmv_chunk(enum ggml_type t) { // elements per chunk; equals the chunk size in kernel/decode.cuh
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 ? 128 : 256;
 }
-// Returns the warps per block. 16 warps need twice as much shared memory for rings as 8. If shared memory is small, 8 warps leave
-// more for stages and columns.
+// Returns the warps per block. Each warp copies chunks of weights in advance into its own ring in shared memory. A stage of the
+// ring holds one chunk. The rings of 16 warps use twice as many bytes per stage as the rings of 8 warps. So 8 warps are used if
+// the GPU has little shared memory. f32 and q8_0 have the largest chunks, so they have only kernels with 8 warps.
 static int64_t mmv_warps(const struct cuda_run *r, enum ggml_type t) {
     const bool has_room = r->traits->shared_max >= 200 * 1024;
     return t == GGML_TYPE_F32 || t == GGML_TYPE_Q8_0 || !has_room ? MMV_WARPS_LARGE : MMV_WARPS;
@@ -150,8 +162,8 @@ static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type
     const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm;
     const struct cuda_dims dims =
         cuda_grid(min_i64(tiles, blocks), (a->n + 7) / 8, c->nz, warps * 32, cols + a->n_stages * stage);
-    const char *many = c->rest ? t->mmv : t->mmv_wide, *few = c->rest ? t->mmv_8 : t->mmv_wide_8;
-    return cuda_launch_one(r, warps == MMV_WARPS ? many : few, dims, a);
+    const char *kernel_16 = c->rest ? t->mmv : t->mmv_wide, *kernel_8 = c->rest ? t->mmv_8 : t->mmv_wide_8;
+    return cuda_launch_one(r, warps == MMV_WARPS ? kernel_16 : kernel_8, dims, a);
 }
 
 // Initialisers that all products with several columns have in common.
@@ -192,9 +204,11 @@ static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
 
 // How mid90 divides a product among blocks.
 struct mid_shape {
-    int64_t row_groups, ranks; // warp groups with different rows; blocks of a cluster
-    int64_t stage, n_stages;   // bytes of a chunk of all rows and of its columns; stages of the rings
-    double cost;               // in chunks
+    int64_t row_groups; // number of warp groups with different rows; the other warp groups have other chunks of the same rows
+    int64_t ranks;      // blocks per cluster
+    int64_t stage;      // bytes of one stage of a block: one chunk of 64 rows per warp group, and the columns of these chunks
+    int64_t n_stages;   // stages in each ring
+    double cost;        // predicted time of the product; the unit is the time of one chunk
 };
 
 static struct mid_shape mid_shape_of(const struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a,
@@ -258,7 +272,8 @@ static bool matmul_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const bool fits = w->ne[0] == x->ne[0] && w->ne[0] > 0 && w->ne[0] < INT32_MAX && w->ne[1] < INT32_MAX &&
                       x->ne[1] < INT32_MAX && x->ne[2] % w->ne[2] == 0 && x->ne[3] % w->ne[3] == 0 &&
                       x->ne[2] * x->ne[3] < 65536 && (op->nb[1] | op->nb[2] | op->nb[3]) % sizeof(float) == 0;
-    // The kernels read words of 4 bytes of a block.
+    // If the size of a block is a multiple of 4, the kernels read the block in aligned words of 4 bytes. Other blocks may have any
+    // address.
     const bool aligned = !ggml_is_quantized(w->type) || ggml_type_size(w->type) % 4 != 0 || w->nb[1] % 4 == 0;
     return rows && fits && aligned && x->ne[1] / 8 < 65535;
 }
@@ -288,8 +303,8 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
     return c;
 }
 
-// The size suffices for this number of columns and for any smaller number, whose kernel may need more memory. Graphs are reserved
-// with the largest number.
+// Returns a size that suffices for the columns of this op and for any smaller number of columns, because graphs are reserved with
+// the largest number. A smaller number may select another kernel, which may need more memory.
 static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
@@ -297,13 +312,15 @@ static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_
     static const int64_t limits[] = {CUDA_MM_FEW, CUDA_MM_WIDE, CUDA_MID_MAX};
     for (size_t i = 0; i <= sizeof limits / sizeof limits[0]; i++) {
         const int64_t n = i < sizeof limits / sizeof limits[0] ? min_i64(limits[i], x->ne[1]) : x->ne[1];
-        for (int can_mid = 0; can_mid < 2; can_mid++) { // the weights may have no address yet
+        // cuda_can_mid depends on the address of the weights, which may not be set yet. So both of its results are considered.
+        for (int can_mid = 0; can_mid < 2; can_mid++) {
             bool is_mid;
             const int nt = cuda_mm_tile(dev, t, op->ne[0], n, can_mid && t->mid[0] != NULL, &is_mid);
             size = max_size(size, cuda_columns_of(t, x->ne[0], n, x->ne[2] * x->ne[3], nt).size);
         }
     }
-    if (x->ne[2] * x->ne[3] > 1) { // with a batch of 1, cuBLAS may need work memory
+    // cuBLAS computes only single products. A smaller graph may have a single product instead of this batch.
+    if (x->ne[2] * x->ne[3] > 1) {
         struct ggml_tensor column = *x, one = *op;
         column.ne[2] = column.ne[3] = 1;
         one.src[1] = &column;

@@ -42,11 +42,13 @@ struct cuda_columns {
     size_t columns_size; // bytes of the converted columns
     size_t size;         // columns_size plus the bytes of the scales; if plain, columns_size plus the work memory of cuBLAS
 };
+// Returns the layout of the n columns of k elements of each of nz products, in tiles of nt columns. nt 0: no tiles.
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
 // Returns the columns per tile for m rows and n columns; 0: mmv computes the product. *is_mid: mid90 computes the tiles, otherwise
 // mma90. can_mid: the result of cuda_can_mid.
 int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid);
-// Returns whether mid90 can read the weights w: the GPU has the kernels, and all rows begin at multiples of 16 bytes.
+// Returns whether mid90 can read the weights w: the GPU has the sm_90a kernels, the type has a mid90 kernel, all rows begin at
+// multiples of 16 bytes, and they are less than 2^26 bytes apart.
 bool cuda_can_mid(const struct cuda_device *dev, const struct ggml_tensor *w);
 int cuda_column_type(enum ggml_type t); // returns the value of act_args.x_type for columns of type t
 // Launches mid90 with tiles of nt columns: 8, 16, 32 or 64.
