@@ -421,7 +421,8 @@ static struct plan plan_search(struct search *z) {
     return best;
 }
 
-// Enlarges d and dmin, so that dot products keep their size (frame_growth). The levels do not change.
+// Enlarges d and dmin, because values with the least squared error make dot products a little too small (frame_growth). The
+// levels do not change.
 static void plan_unbias(const struct search *z, struct plan *p) {
     float xx = 0.0f, xy = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {

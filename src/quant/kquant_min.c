@@ -16,8 +16,9 @@
 #include "quant/scalar.h"
 #include "quant/weighted.h"
 
-// Defines quantize_blocks_X (the long search), quantize_row_X_ref (the bytes of the reference) and quantize_X. how: the
-// line_search of quantize_row_X_ref. `pack` writes the superblock into y[i].
+// Defines three functions. quantize_blocks_X searches long for the best scales. quantize_row_X_ref writes the same bytes as the
+// reference; `how` initialises its struct line_search (weighted.h). quantize_X calls quantize_blocks_X for each row. `pack`
+// writes the superblock into y[i].
 #define WITH_MIN(name, run, q_max, s_max, how, pack) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         for (int64_t i = 0; i < n; i++) { \
@@ -32,11 +33,11 @@
         } \
     } \
     void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k) { \
-        static const struct line_search lines = how; \
+        static const struct line_search search = how; \
         for (int64_t i = 0; i < k / QK_K; i++) { \
             struct affine_super a = nan_super; \
             if (berth_is_finite(x + i * QK_K, QK_K)) { \
-                berth_plain_affine(x + i * QK_K, &lines, s_max, &a); \
+                berth_plain_affine(x + i * QK_K, &search, s_max, &a); \
             } \
             y[i].d = a.d; \
             y[i].dmin = a.dmin; \
@@ -61,9 +62,10 @@ static void q2_pack(const struct affine_super *a, block_q2_K *y) {
     }
 }
 
-#define LINES_Q2 \
+// Initialisers of struct line_search: len, q_max, first, step, n_trials, absolute.
+#define LINE_SEARCH_Q2 \
     { RUN_Q2, 3, -0.5f, 0.1f, 16, true }
-WITH_MIN(q2_K, RUN_Q2, 3, 15, LINES_Q2, q2_pack)
+WITH_MIN(q2_K, RUN_Q2, 3, 15, LINE_SEARCH_Q2, q2_pack)
 
 void dequantize_row_q2_K(const block_q2_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
@@ -72,8 +74,9 @@ void dequantize_row_q2_K(const block_q2_K *GGML_RESTRICT x, float *GGML_RESTRICT
         for (int r = 0; r < N_RUNS_Q2; r++) {
             const float scale = d * (float) (x[i].scales[r] & 15);
             const float offset = dmin * (float) (x[i].scales[r] >> 4);
-            const int j0 = r * RUN_Q2; // a constant shift within a run, so that compilers use vectors
+            const int j0 = r * RUN_Q2;
             const uint8_t *qs = x[i].qs + j0 / 128 * 32 + j0 % 32;
+            // The shift is the same for all elements of a run, so that compilers vectorise this loop.
             for (int j = 0; j < RUN_Q2; j++) {
                 y[j0 + j] = scale * (float) (qs[j] >> (2 * (j0 / 32 % 4)) & 3) - offset;
             }
@@ -110,9 +113,9 @@ static void q4_pack(const struct affine_super *a, block_q4_K *y) {
     }
 }
 
-#define LINES_Q4 \
+#define LINE_SEARCH_Q4 \
     { RUN, 15, -1.0f, 0.1f, 21, false }
-WITH_MIN(q4_K, RUN, 15, 63, LINES_Q4, q4_pack)
+WITH_MIN(q4_K, RUN, 15, 63, LINE_SEARCH_Q4, q4_pack)
 
 #define DEQUANTIZE_WITH_MIN(name, level) \
     void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) { \
@@ -147,8 +150,8 @@ static void q5_pack(const struct affine_super *a, block_q5_K *y) {
     }
 }
 
-#define LINES_Q5 \
+#define LINE_SEARCH_Q5 \
     { RUN, 31, -0.5f, 0.1f, 16, false }
-WITH_MIN(q5_K, RUN, 31, 63, LINES_Q5, q5_pack)
+WITH_MIN(q5_K, RUN, 31, 63, LINE_SEARCH_Q5, q5_pack)
 
 DEQUANTIZE_WITH_MIN(q5_K, LEVEL_4 | (x[i].qh[j] >> r & 1) << 4)

@@ -295,7 +295,8 @@ static float choice_refit(const struct search *z, const struct choice *c) {
     return a > 0.0f ? a / b : 0.0f;
 }
 
-// Returns the factor that enlarges d so that dot products keep their size (frame_growth).
+// Returns the factor by which to enlarge d, because the d with the least squared error makes dot products a little too small
+// (frame_growth).
 static float choice_growth(const struct frame *f, const struct search *z, const struct choice *c, float share) {
     float xx = 0.0f, xy = 0.0f;
     for (int i = 0; i < QK_K; i++) {

@@ -2,19 +2,22 @@
 // scalar.c: fits x = scale * g to a run of elements with the least squared error; g is on an even grid or in a table of values.
 //
 // A trial scale rounds the elements to grid values g. With A = sum(w x g) and B = sum(w g g), the best scale for these g is A /
-// B, and the error is sum(w x x) - A * A / B. curve.c evaluates all scales. If all nonzero elements of a run are equal, every
-// level is also tried for them.
+// B, and the error is sum(w x x) - A * A / B. curve.c computes the error for a dense series of scales and returns the best scales
+// (peaks). The peaks are tried first, and for each of them A / B. If all nonzero elements of a run have the same value v, the
+// scale v / g is also tried for every grid value g other than 0. A frame (normalise.h) holds the elements and weights of a block.
+// A hard frame needs a longer search, so more peaks are tried.
 #include "quant/scalar_run.h"
 
-struct run {
-    float d;
-    uint16_t h;
-    float error;
+// A trial scale and its error.
+struct trial {
+    float d;     // the scale of the frame's elements, rounded so that it equals h
+    uint16_t h;  // the scale of the row's elements as f16 (frame_round_half)
+    float error; // squared error with this scale
 };
 
-// If the error with the scale rounded to f16 is smaller, replaces *best.
-static void try_scale(const struct frame *f, int at, int len, const struct grid *grid, float scale, struct run *best) {
-    struct run r = {.d = scale};
+// Rounds the scale to f16. If its error is smaller than the error of *best, replaces *best.
+static void try_scale(const struct frame *f, int at, int len, const struct grid *grid, float scale, struct trial *best) {
+    struct trial r = {.d = scale};
     r.h = frame_round_half(f, &r.d);
     if (r.h != best->h) {
         r.error = error_at(f->x + at, f->w + at, len, grid, r.d);
@@ -24,7 +27,8 @@ static void try_scale(const struct frame *f, int at, int len, const struct grid 
     }
 }
 
-// Returns the f16 to store as d. The f16 is a little larger than `scale`, so that dot products keep their size (frame_growth).
+// Returns the f16 to store as d. The scale with the least squared error makes dot products a little too small. So the f16 is a
+// little larger than `scale` (frame_growth).
 static uint16_t run_unbiased(const struct frame *f, int at, int len, const struct grid *grid, float scale) {
     float a, b;
     run_project(f->x + at, f->w + at, len, grid, 1.0f / scale, &a, &b);
@@ -35,7 +39,7 @@ static uint16_t run_unbiased(const struct frame *f, int at, int len, const struc
 uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q) {
     const float *x = f->x + at;
     const float *w = f->w + at;
-    struct run best = {.error = error_at(x, w, len, grid, 0.0f)}; // error with d = 0
+    struct trial best = {.error = error_at(x, w, len, grid, 0.0f)}; // error with d = 0
     struct curve c;
     float a, b;
     if (v4_largest(x, len) != 0.0f) {

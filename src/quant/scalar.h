@@ -22,8 +22,9 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
 // Fits a superblock in runs of len (struct affine_super): q in 0..q_max, s and m in 0..s_max.
 void berth_fit_affine_super(const struct frame *f, int len, int q_max, int s_max, struct affine_super *out);
 
-// Defines quantize_blocks_X (the long search), quantize_row_X_ref (the bytes of the reference) and quantize_X. `fit` and `plain`
-// compute s and q of block i and return d: `fit` by the long search, `plain` as the reference. `pack` writes s and q into y[i].
+// Defines three functions. quantize_blocks_X searches long for the best scales (`fit`). quantize_row_X_ref writes the same bytes
+// as the reference (`plain`). quantize_X calls quantize_blocks_X for each row. `fit` and `plain` compute s and q of block i and
+// return d. `pack` writes s and q into y[i].
 #define BERTH_QUANTIZE_SUPER(name, fit, plain, pack) \
     static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
         for (int64_t i = 0; i < n; i++) { \

@@ -316,7 +316,8 @@ static float least_scale(const struct curve *c, int n_peaks) {
     return scale;
 }
 
-// Returns the f16 to store as d. The f16 is a little larger than p->d, so that dot products keep their size (frame_growth).
+// Returns the f16 to store as d. The d with the least squared error makes dot products a little too small. So the f16 is a little
+// larger than p->d (frame_growth).
 static uint16_t unbiased_super(const struct search *z, const struct plan *p) {
     float xy = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
