@@ -33,10 +33,13 @@ struct check {
     int64_t n_items;
 };
 
+// Returns the row that owns the memory of row r: the base if r is a view, otherwise r. If several rows have the same tensor,
+// returns the first of them.
 static int32_t root_of(const struct record *rec, int32_t r) {
     return rec->rows[record_base(rec, rec->rows[r].same_as)].same_as;
 }
 
+// Returns the row that had the memory of row r first: follows the rows whose memory was taken over.
 static int32_t group_of(const struct check *c, int32_t r) {
     while (c->spans[r].group != r) {
         r = c->spans[r].group;
@@ -73,11 +76,12 @@ static void find_lifetimes(struct check *c) {
         root->last = max_i64(root->last, r); // a view that writes
     }
     for (int32_t r = 0; r < rec->n_rows; r++) {
-        const bool is_early = r >= rec->n_nodes;
-        const bool is_read = c->spans[r].last > (is_early ? -1 : r);
-        // A view that no node reads keeps its memory alive only if it is a node with an op.
-        const bool counts = rec->rows[r].view_src < 0 || (r < rec->n_nodes && rec->rows[r].op != GGML_OP_NONE);
-        if (rec->rows[r].same_as == r && is_kept(c, r, is_read || !counts)) {
+        const bool is_not_node = r >= rec->n_nodes;
+        const bool is_read = c->spans[r].last > (is_not_node ? -1 : r);
+        // If no node reads a tensor, the tensor is a result and keeps its memory to the end (is_kept). A view is such a result
+        // only if it is a node with an op.
+        const bool can_be_result = rec->rows[r].view_src < 0 || (r < rec->n_nodes && rec->rows[r].op != GGML_OP_NONE);
+        if (rec->rows[r].same_as == r && is_kept(c, r, is_read || !can_be_result)) {
             c->spans[root_of(rec, r)].last = end;
         }
     }

@@ -30,6 +30,7 @@ static enum ggml_status params_check(const struct ggml_opt_params *p) {
 static bool own_init(struct ggml_opt_context *o) {
     const bool sgd = o->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_SGD;
     o->ctx_own = ggml_init((struct ggml_init_params){.mem_size = 2 * ggml_tensor_overhead(), .no_alloc = true});
+    // Hyperparameters of the optimiser (opt.h): 2 for SGD, 7 for AdamW.
     o->numbers = ggml_new_tensor_1d(o->ctx_own, GGML_TYPE_F32, sgd ? 2 : 7);
     o->one = ggml_new_tensor_1d(o->ctx_own, GGML_TYPE_F32, 1);
     ggml_set_name(o->numbers, sgd ? "sgd_params" : "adamw_params");

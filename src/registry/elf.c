@@ -317,18 +317,19 @@ void berth_elf_fini(struct berth_elf *elf) {
 // Counts the symbols of a library with a GNU hash table, which does not store their number. The chains are ordered by symbol
 // index, so the last symbol is at the end of the chain that begins with the highest symbol index.
 static bool gnu_count(const struct berth_elf *elf, uint64_t addr, uint64_t *n) {
-    uint32_t head[4], last = 0, some[1024]; // head: number of buckets, first hashed symbol, words of the filter, shift
-    if (!elf_copy(elf, addr, head, sizeof head) || head[0] > TABLE_MAX / sizeof some[0]) {
+    // head: number of buckets, first hashed symbol, words of the filter, shift. part: up to 1024 consecutive buckets.
+    uint32_t head[4], last = 0, part[1024];
+    if (!elf_copy(elf, addr, head, sizeof head) || head[0] > TABLE_MAX / sizeof part[0]) {
         return false;
     }
     const uint64_t buckets = addr + sizeof head + 8 * (uint64_t) head[2], chains = buckets + 4 * (uint64_t) head[0];
-    for (uint64_t i = 0; i < head[0]; i += N_ENTRIES(some)) {
-        const uint64_t n_some = min_u64(head[0] - i, N_ENTRIES(some));
-        if (!elf_copy(elf, buckets + i * sizeof some[0], some, n_some * sizeof some[0])) {
+    for (uint64_t i = 0; i < head[0]; i += N_ENTRIES(part)) {
+        const uint64_t n_part = min_u64(head[0] - i, N_ENTRIES(part));
+        if (!elf_copy(elf, buckets + i * sizeof part[0], part, n_part * sizeof part[0])) {
             return false;
         }
-        for (uint64_t k = 0; k < n_some; k++) {
-            last = max_u32(last, some[k]);
+        for (uint64_t k = 0; k < n_part; k++) {
+            last = max_u32(last, part[k]);
         }
     }
     if (last < head[1]) { // the library exports nothing; imported symbols are not in the hash table
@@ -350,20 +351,20 @@ static bool gnu_count(const struct berth_elf *elf, uint64_t addr, uint64_t *n) {
 // Raises *n to one more than the highest symbol index in a relocation table.
 static bool reloc_count(const struct berth_elf *elf, int64_t tag, int64_t size_tag, uint64_t *n) {
     uint64_t addr, size;
-    Elf64_Rela some[256];
+    Elf64_Rela part[256]; // up to 256 consecutive relocations
     if (!dynamic_address(elf, tag, &addr) || !dynamic_value(elf, size_tag, &size)) {
         return true;
     }
     if (size > TABLE_MAX) {
         return false;
     }
-    for (uint64_t i = 0, n_all = size / sizeof some[0]; i < n_all; i += N_ENTRIES(some)) {
-        const uint64_t n_some = min_u64(n_all - i, N_ENTRIES(some));
-        if (!elf_copy(elf, addr + i * sizeof some[0], some, n_some * sizeof some[0])) {
+    for (uint64_t i = 0, n_all = size / sizeof part[0]; i < n_all; i += N_ENTRIES(part)) {
+        const uint64_t n_part = min_u64(n_all - i, N_ENTRIES(part));
+        if (!elf_copy(elf, addr + i * sizeof part[0], part, n_part * sizeof part[0])) {
             return false;
         }
-        for (uint64_t k = 0; k < n_some; k++) {
-            *n = max_u64(*n, ELF64_R_SYM(some[k].r_info) + 1);
+        for (uint64_t k = 0; k < n_part; k++) {
+            *n = max_u64(*n, ELF64_R_SYM(part[k].r_info) + 1);
         }
     }
     return true;

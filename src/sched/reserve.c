@@ -2,14 +2,15 @@
 // reserve.c: reserves all memory that computing a graph requires.
 //
 // Afterwards the scheduler can compute this graph without allocation. It can also compute every graph with the same nodes and
-// edges and no larger extent. sched_reserve prepares the following:
+// edges and no larger extent without allocation (exceptions below). sched_reserve prepares the following:
 // 1. The plan is kept (plan.c).
 // 2. Every entry of the graph cache, the scratch of the passes and the buffer for saved inputs have enough capacity.
 // 3. Staging memory on the host exists for copies between devices that cannot access each other's memory.
 // 4. Backends that can reserve have done so for each split.
 //
-// For a smaller extent, a backend may choose another algorithm that requires more memory. A program that computes such graphs has
-// to reserve one graph of each kind, for example one for prefill and one for decode.
+// Exceptions: if a graph has a smaller extent than the reserved graph, another backend may run an op (offload), or a backend may
+// choose an algorithm that requires more memory. A program that computes such graphs has to reserve one graph of each kind, for
+// example one for prefill and one for decode.
 
 #include "sched/sched.h"
 
@@ -36,7 +37,7 @@ static bool cached_reserve(struct ggml_backend_sched *sched, struct sched_cached
                     RESERVE(to, tensors, (size_t) from->n_copies * n_slots + n_inputs * (n_slots - 1)) &&
                     (!from->is_reordered || (RESERVE(to, nodes, from->rec.n_nodes) && RESERVE(to, order, from->rec.n_nodes)));
     to->rows = to->rec.columns;
-    if (to->tensors != tensors) { // the copies have new addresses
+    if (to->tensors != tensors) { // the copies have new addresses, so the splits need new uids (uids_renew, sched.c)
         to->uid_slot = -1;
     }
     return ok;
@@ -79,8 +80,9 @@ static struct ggml_cgraph split_begin(
     return sched_part(sched, cached, split->i_start, split->i_end);
 }
 
-// Exchanges the address of t with *place. The tensors have their planned addresses while the backends reserve, because a
-// composite device then reads addresses.
+// Exchanges the address of t with *place. backends_reserve exchanges the addresses of all tensors before the backends reserve,
+// and again afterwards. So the tensors have their planned addresses while the backends reserve. A composite device reads these
+// addresses when it reserves.
 static void place_swap(struct ggml_tensor *t, struct record_place *place) {
     const struct record_place last = {t->buffer, t->data};
     t->buffer = place->buffer;
@@ -109,7 +111,8 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
     if (places == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the addresses of %d rows", cached->rec.n_rows);
     }
-    cached->epoch = 0; // sched_place_copies changes addresses
+    // sched_place_copies changes addresses, so the stored places and the uids of the splits become invalid.
+    cached->epoch = 0;
     cached->uid_slot = -1;
     sched_place_copies(sched, cached);
     places_find(sched, cached, places);

@@ -115,7 +115,7 @@ struct sched_cached {
     int32_t n_splits, n_copies, n_edges, n_deps, n_inputs;
     size_t splits_cap, copies_cap, edges_cap, deps_cap, tensors_cap, slot_places_cap;
     int n_slots;    // sched->n_slots when the graph was split
-    int uid_slot;   // slot for which split uids are valid, -1: none
+    int uid_slot;   // slot for which the uids of the splits (sched_split.uid) are valid, -1: none
     bool *conflict; // [n_backends * n_backends] [a][b]: backends a and b use the same memory; valid if has_conflict
     bool has_conflict;
 

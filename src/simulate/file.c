@@ -29,7 +29,7 @@ static void *list_add(void **items, int *n, size_t size) {
 struct cluster_host *cluster_host_add(struct cluster *c) {
     struct cluster_host *h = list_add((void **) &c->hosts, &c->n_hosts, sizeof *h);
     if (h != NULL) {
-        h->together = 1;
+        h->together = 1; // devices that compute at the same time are as fast as alone
     }
     return h;
 }
@@ -146,9 +146,10 @@ static bool types_read(struct berth_json *r, double *by_type) {
     return r->status == GGML_STATUS_SUCCESS;
 }
 
+// The JSON keys of numbers of struct cluster_device (cluster.h), with their least valid values.
 static const struct {
     const char *name;
-    size_t at;
+    size_t at; // offset in struct cluster_device
     double min;
 } numbers[] = {
     {"bandwidth", offsetof(struct cluster_device, bandwidth), 1},
@@ -316,15 +317,15 @@ static bool link_read(struct berth_json *r, struct cluster *c) {
 
 // Finds two hosts without a link. False: every two hosts have a link.
 static bool unlinked_hosts_find(const struct cluster *c, int *a, int *b) {
-    bool has_any_link = false; // the file has a link without "between"
+    bool has_default_link = false; // a link without "between" is valid for any two hosts
     for (int l = 0; l < c->n_links; l++) {
-        has_any_link |= c->links[l].a < 0;
+        has_default_link |= c->links[l].a < 0;
     }
     for (int i = 0; i < c->n_devices; i++) {
         for (int k = 0; k < i; k++) {
             const int x = c->devices[i].host, y = c->devices[k].host;
             const struct cluster_link link = cluster_link_of(c, i, k);
-            if (x != y && link.a < 0 && !has_any_link) {
+            if (x != y && link.a < 0 && !has_default_link) {
                 *a = y;
                 *b = x;
                 return true;
