@@ -314,7 +314,7 @@ static const char *chat_line_next(struct chat_line *l) {
 struct chat {
     const struct options *options;
     struct workbench *m;
-    const struct chat_template *row; // the template in use
+    const struct chat_template *template; // the chat template in use
     struct chat_history history;
     struct sampler sampler;
     struct text_guide guide;
@@ -338,8 +338,8 @@ static int template_choose(struct chat *c) {
     struct model_error error = {""};
     const char *program = NULL;
     if (c->options->template != NULL) {
-        c->row = chat_template_find(c->options->template);
-        if (c->row == NULL) {
+        c->template = chat_template_find(c->options->template);
+        if (c->template == NULL) {
             templates_list();
             return cli_usage("chat", "unknown --template '%s'", c->options->template);
         }
@@ -348,8 +348,8 @@ static int template_choose(struct chat *c) {
     if (!keys_text(meta, "tokenizer.chat_template", &program, &error)) {
         return cli_fail(CLI_FAILURE, "%s: %s", c->m->path, error.text);
     }
-    c->row = program != NULL ? chat_template_recognise(program) : NULL;
-    if (c->row == NULL) {
+    c->template = program != NULL ? chat_template_recognise(program) : NULL;
+    if (c->template == NULL) {
         templates_list();
         return cli_fail(CLI_FAILURE, "%s: %s; choose a template with --template", c->m->path,
             program != NULL ? "its chat template is unknown" : "it has no chat template");
@@ -359,11 +359,11 @@ static int template_choose(struct chat *c) {
 
 // ---- a turn ----
 
-// Returns in *end the offset in the formatted conversation at which the text of message n - 1, an answer, ends. Returns false if
-// there is no memory.
+// Message n - 1 is an answer. Sets *end to the end of its text: an offset in the formatted conversation. Returns false if out of
+// memory.
 static bool answer_end(const struct chat *c, size_t n, size_t *end) {
-    char *text = chat_format(c->row, c->history.messages, n, false);
-    const char *tail = c->row->texts[CHAT_ASSISTANT].after;
+    char *text = chat_format(c->template, c->history.messages, n, false);
+    const char *tail = c->template->texts[CHAT_ASSISTANT].after;
     if (text == NULL) {
         return false;
     }
@@ -375,7 +375,7 @@ static bool answer_end(const struct chat *c, size_t n, size_t *end) {
 // Appends to `tokens` the tokens of the conversation that the model has not processed yet. If the cache does not contain the
 // beginning of the conversation, resets the session.
 static bool tokens_unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
-    char *text = chat_format(c->row, c->history.messages, c->history.n, true);
+    char *text = chat_format(c->template, c->history.messages, c->history.n, true);
     size_t from = 0;
     int32_t first = -1;
     if (text == NULL || (c->is_cached && !answer_end(c, c->history.n - 1, &from))) {
@@ -474,7 +474,7 @@ static bool answer_make(struct chat *c) {
         ok = false;
     }
     if (!ok) {                 // drop the user's message
-        if (!ferror(stdout)) { // cli_finish reports a full disk
+        if (!ferror(stdout)) { // cli_finish reports errors of stdout, such as a full disk
             cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
         }
         chat_history_drop(&c->history, c->history.n - 1);
@@ -519,7 +519,8 @@ static void stats_print(const struct chat *c) {
     printf("%zu messages, %" PRId64 " of %" PRId64 " positions; prompt: %" PRId64 " tokens, %.1f tokens/s; generated: %" PRId64
            " tokens, %.1f tokens/s; template %s; seed %" PRId64 "\n",
         c->history.n, s->n_past, s->params.n_ctx, c->n_read, c->read_us > 0 ? 1e6 * (double) c->n_read / (double) c->read_us : 0,
-        c->n_made, c->made_us > 0 ? 1e6 * (double) c->n_made / (double) c->made_us : 0, c->row->name, c->options->sampling.seed);
+        c->n_made, c->made_us > 0 ? 1e6 * (double) c->n_made / (double) c->made_us : 0, c->template->name,
+        c->options->sampling.seed);
     cli_model_memory(stdout, c->m);
 }
 

@@ -71,7 +71,7 @@ static void on_bus_error(int number, siginfo_t *info, void *unused) {
         pause();
     }
     if (info->si_code == BUS_ADRERR && map_find((uintptr_t) info->si_addr, &line)) {
-        cli_output_forget();
+        cli_output_forget(); // removes partly written files
         (void) !write(STDERR_FILENO, before, sizeof before - 1);
         (void) !write(STDERR_FILENO, line.name, line.n_name);
         (void) !write(STDERR_FILENO, after, sizeof after - 1);

@@ -92,7 +92,8 @@ struct result {
     bool is_full;                // the context has no free position
 };
 
-// The prompt may also be the argument after the model.
+// Checks the combination of options. The operands of the command are [MODEL [PROMPT]]. args does not contain MODEL, so its first
+// operand is PROMPT. Stores PROMPT in o->prompt.
 static int options_check(struct options *o, const struct cli_args *args) {
     if (o->n_logprobs >= 0 && !o->json) {
         return cli_usage("run", "--logprobs requires --json");
@@ -166,8 +167,8 @@ static bool cache_load(
 
 static bool cache_save(const struct options *o, const struct session *s, const struct token_list *tokens, const struct result *r,
     struct model_error *error) {
-    // session_load always leaves the last token, so if n_kept + 1 tokens are the whole prompt, the file already contains the
-    // prompt.
+    // session_load never restores the last token of the prompt. If it restored all other tokens, the same prompt gains nothing
+    // from a new file.
     if (o->cache == NULL || r->n_kept + 1 >= (int64_t) tokens->n) {
         return true;
     }
@@ -331,7 +332,7 @@ static int run_text(const struct options *o, struct workbench *m) {
     }
     if (!ok) {
         code = CLI_FAILURE;
-        if (!ferror(stdout)) { // cli_finish reports a full disk
+        if (!ferror(stdout)) { // cli_finish reports errors of stdout, such as a full disk
             cli_fail(code, "%s", error.text[0] != '\0' ? error.text : "out of memory");
         }
     }
@@ -343,7 +344,7 @@ static int run_text(const struct options *o, struct workbench *m) {
 
 // ---- other output files ----
 
-// The scheduler has the plan of the largest graph until a graph is computed.
+// Must be called before a graph is computed: only until then, the scheduler holds the plan of the largest graph.
 static int write_map(const char *path, struct workbench *m) {
     if (!cli_map_is_name(path)) {
         FILE *file = cli_open(path);
