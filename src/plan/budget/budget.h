@@ -75,7 +75,7 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
 // ---- steps ----
 
 struct budget_steps {
-    struct berth_budget_step *at;
+    struct berth_budget_step *at; // [n]
     size_t n, cap;
 };
 bool budget_put(struct budget_steps *s, int32_t op, enum berth_budget_kind kind) BERTH_MUST_USE;

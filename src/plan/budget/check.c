@@ -14,10 +14,12 @@ static struct berth_order_op op_plain(const struct budget_graph *g, int32_t i) {
     return (struct berth_order_op){.view_of = -1, .size = op->size, .align = op->align, .pool = op->pool};
 }
 
+// Makes op from step k. srcs: memory for the sources of op.
 static void step_unroll(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, int32_t k,
     struct berth_order_op *op, int32_t *srcs) {
     const struct berth_budget_op *from = &g->ops[s->at[k].op];
-    const int32_t *own = &g->srcs.at[g->srcs.start[s->at[k].op]], n_own = t->start[k + 1] - t->start[k];
+    // The values that the op reads, each once; from->srcs may contain a value several times.
+    const int32_t *values = &g->srcs.at[g->srcs.start[s->at[k].op]], n_values = t->start[k + 1] - t->start[k];
     *op = op_plain(g, s->at[k].op);
     op->srcs = srcs;
     op->flags = t->last[g->n + k] == (int32_t) s->n ? BERTH_ORDER_OUTPUT : 0;
@@ -32,16 +34,16 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     op->inplace = from->inplace;
     op->n_srcs = from->n_srcs;
     for (int32_t j = 0; j < from->n_srcs; j++) {
-        for (int32_t m = 0; m < n_own; m++) {
-            if (own[m] == from->srcs[j]) {
+        for (int32_t m = 0; m < n_values; m++) {
+            if (values[m] == from->srcs[j]) {
                 srcs[j] = t->src[t->start[k] + m];
             }
         }
     }
 }
 
-// Returns the schedule as ops: op i < g->n is input i (or has no bytes, if i is not an input), and op g->n + k is step k. NULL:
-// out of memory.
+// Returns the schedule as g->n + s->n ops. Op g->n + k is step k. The first g->n ops are inputs that exist before the first step:
+// op i is value i if that is an input of the graph, otherwise op i has no bytes. NULL: out of memory.
 static struct berth_order_op *steps_unroll(
     const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, struct berth_arrays *mem) {
     size_t n_srcs = 0;
@@ -101,7 +103,7 @@ static enum ggml_status pools_pack(const struct budget_graph *g, const struct bu
         const struct berth_plan_params params = {
             .memory_limit = how->limits[p] == UINT64_MAX || how->limits[p] > (uint64_t) 1 << 62 ? 0 : how->limits[p],
             .time_limit_us = how->time_limit_us,
-            .is_counted = true};
+            .is_counted = true}; // limits the work instead of the time: the same plan on every machine
         struct berth_plan_report report = {0};
         status = berth_plan_solve(part, (int64_t) n, &params, offsets, &report);
         BERTH_ASSERT_WHOLE(

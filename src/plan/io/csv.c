@@ -336,9 +336,9 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 // ---- writing ----
 
 // If an id occurs several times, write_id writes the second as "id (2)", the third as "id (3)" and so on, each followed by the
-// same number of apostrophes. For example, with 2 apostrophes: id (2)''. Returns a number of apostrophes that is larger than the
-// number after a final ')' in any id of the set, so that no new id equals an existing id. Returns 0 if no id ends with ')' and
-// apostrophes.
+// same number of apostrophes. For example, with 2 apostrophes: id (2)''. The apostrophes ensure that no new id equals an existing
+// id. Returns their number. Only ids that end with ')' and 0 or more apostrophes can equal a new id. If the set has such ids, the
+// result is 1 more than the largest number of apostrophes at their ends. Otherwise, the result is 0.
 static int id_marks(const struct berth_plan_set *set) {
     int n_marks = 0;
     for (int64_t i = 0; i < set->n_items; i++) {
