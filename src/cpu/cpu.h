@@ -74,7 +74,7 @@ struct cpu_op_row {
     // Bytes that suffice for this op and for every op of the same kind with no larger extents; NULL: work_size
     size_t (*work_bound)(const struct ggml_tensor *op, int n_tasks);
     void (*run)(const struct cpu_params *p, struct ggml_tensor *op); // NULL: nothing to do (views)
-    unsigned uses;                                                   // CPU_USE_* bits
+    unsigned uses;                                                   // CPU_USE_* bits: the kernels that the op calls
     unsigned (*uses_by)(const struct ggml_tensor *op); // additional CPU_USE_* bits that depend on op_params; NULL: none
     bool caller_tasks;                                 // the user chooses n_tasks, so it may exceed the number of processors
     unsigned empty_srcs;                               // bit mask; bit i set: src[i] may be empty although the result is not

@@ -191,25 +191,25 @@ static void heap_sink(struct candidates *c, size_t i) {
     c->heap[i] = moved;
 }
 
-// Returns whether no accepted token overlaps the n bytes from i on. Accepted tokens have at least n bytes, so the first and the
-// last byte suffice.
-static bool is_free(const int32_t *at, size_t i, size_t n) {
-    return at[i] == SPECIAL_NONE && at[i + n - 1] == SPECIAL_NONE;
+// found: the result of specials_find, for the tokens accepted so far. Returns whether no accepted token overlaps the n bytes from
+// i on. Accepted tokens have at least n bytes, so the first and the last byte suffice.
+static bool is_free(const int32_t *found, size_t i, size_t n) {
+    return found[i] == SPECIAL_NONE && found[i + n - 1] == SPECIAL_NONE;
 }
 
 // Accepts the best candidate, or replaces it by the next shorter token at the same byte.
-static void best_resolve(struct candidates *c, int kind, int32_t *at) {
+static void best_resolve(struct candidates *c, int kind, int32_t *found) {
     const struct candidate best = c->heap[0];
     const struct special_node *nodes = c->v->specials->nodes;
     uint32_t node = 0;
-    if (is_free(at, best.at, best.size)) {
+    if (is_free(found, best.at, best.size)) {
         for (uint32_t k = 1; k < best.size; k++) {
-            at[best.at + k] = SPECIAL_INSIDE;
+            found[best.at + k] = SPECIAL_INSIDE;
         }
-        at[best.at] = best.id;
-    } else if (at[best.at] == SPECIAL_NONE) {
+        found[best.at] = best.id;
+    } else if (found[best.at] == SPECIAL_NONE) {
         node = nodes[nodes[best.node].link].best[kind];
-        while (node != 0 && at[best.at + c->v->tokens.sizes[nodes[node].token] - 1] != SPECIAL_NONE) {
+        while (node != 0 && found[best.at + c->v->tokens.sizes[nodes[node].token] - 1] != SPECIAL_NONE) {
             node = nodes[nodes[node].link].best[kind];
         }
     }
@@ -219,33 +219,33 @@ static void best_resolve(struct candidates *c, int kind, int32_t *at) {
 
 int32_t *specials_find(const struct vocab *v, const char *text, size_t size, bool with_control) {
     const int kind = with_control ? FOR_ALL : FOR_USER;
-    int32_t *at = berth_malloc((size + 1) * sizeof *at); // first holds the node of the longest token at each byte
+    int32_t *found = berth_malloc((size + 1) * sizeof *found); // at first, the node of the longest token that begins at each byte
     size_t n = 0;
-    if (at == NULL) {
+    if (found == NULL) {
         return NULL;
     }
     for (size_t i = size, node = 0; i-- > 0;) {
         node = v->specials != NULL ? node_step(v->specials, (uint32_t) node, (uint8_t) text[i]) : 0;
-        at[i] = v->specials != NULL ? (int32_t) v->specials->nodes[node].best[kind] : 0;
-        n += at[i] != 0;
+        found[i] = v->specials != NULL ? (int32_t) v->specials->nodes[node].best[kind] : 0;
+        n += found[i] != 0;
     }
     struct candidates c = {.v = v, .heap = n > 0 ? berth_malloc(n * sizeof *c.heap) : NULL};
     if (n > 0 && c.heap == NULL) {
-        berth_free(at);
+        berth_free(found);
         return NULL;
     }
     for (size_t i = 0; i < size; i++) {
-        if (at[i] != 0) {
-            c.heap[c.n++] = candidate_of(v, (uint32_t) at[i], (uint32_t) i);
+        if (found[i] != 0) {
+            c.heap[c.n++] = candidate_of(v, (uint32_t) found[i], (uint32_t) i);
         }
-        at[i] = SPECIAL_NONE;
+        found[i] = SPECIAL_NONE;
     }
     for (size_t i = c.n / 2; i-- > 0;) {
         heap_sink(&c, i);
     }
     while (c.n > 0) {
-        best_resolve(&c, kind, at);
+        best_resolve(&c, kind, found);
     }
     berth_free(c.heap);
-    return at;
+    return found;
 }

@@ -15,7 +15,7 @@ struct model_options {
     bool plan_only;
     bool no_mmap;                   // read the file instead of mapping it
     bool by_tensor;                 // each device gets a share of every layer
-    bool by_best;                   // --split auto: cluster_choose sets by_tensor
+    bool by_best;                   // --split auto: cluster_choose sets by_tensor if that is predicted to be faster
     bool by_llama;                  // libllama runs the model, whatever its architecture
     bool may_llama;                 // if Berth does not support the architecture of the model, libllama runs the model
     bool all_outputs, is_embedding; // as in session_params

@@ -16,13 +16,14 @@ struct cuda_rope_args {
     // IMROPE. is_vision: VISION. is_interleaved: IMROPE.
     int32_t is_halves, is_multi, is_vision, is_interleaved;
     int32_t sections[4];
-    // step: ratio of the angles of consecutive pairs. length: factor of the rotated elements. ramp, ext_factor: YaRN. sin_sign:
-    // -1 for ROPE_BACK, otherwise 1.
+    // step: ratio of the angles of consecutive pairs. length: factor by which the length of a pair changes when it is rotated
+    // (the parameter attn_factor, times YaRN's own factor if YaRN is used). ramp, ext_factor: YaRN. sin_sign: -1 for ROPE_BACK,
+    // otherwise 1.
     float step, freq_scale, ext_factor, ramp[2], length, sin_sign;
-    // Cache row of each token, if fused with SET_ROWS. NULL: rows are written to dst in order.
+    // If fused with SET_ROWS, numbers contains its row indices: the cache row of each token. NULL: rows are written to dst in order.
     const char *numbers;
     int64_t numbers_nb;
-    int32_t numbers_are_64;
+    int32_t numbers_are_64; // 1: the indices are int64_t; 0: int32_t
     int32_t is_early;       // 1: read pos, factors and numbers before previous kernels end; no kernel of the graph writes them
     int64_t to_nb1, to_ne1; // bytes between rows of the cache, and its number of rows
 };

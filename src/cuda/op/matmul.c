@@ -12,8 +12,8 @@
 //   17 or more    mma90   none
 //
 // In the code, the limits are MF_COLS (8), CUDA_MID_MIN (8), CUDA_MM_WIDE (16) and CUDA_MID_MAX (128).
-// mmv, mid90 and mma90 read columns that were converted to f16 or bf16; mid90 and mma90 read them in tiles. cuBLAS reads converted
-// columns, too, unless the weights are f32. mv and mf read the columns unconverted. Converted columns stay in the arena until
+// mmv, mid90 and mma90 read columns that were converted to f16 or bf16; mid90 and mma90 read them in tiles. cuBLAS reads
+// converted columns, too, unless the weights are f32. mv and mf read the columns unconverted. Converted columns stay in the arena until
 // another op uses the arena. If the next product has the same columns, it does not convert them again.
 
 #include "cuda/op/matmul.h"
@@ -272,8 +272,8 @@ static bool matmul_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const bool fits = w->ne[0] == x->ne[0] && w->ne[0] > 0 && w->ne[0] < INT32_MAX && w->ne[1] < INT32_MAX &&
                       x->ne[1] < INT32_MAX && x->ne[2] % w->ne[2] == 0 && x->ne[3] % w->ne[3] == 0 &&
                       x->ne[2] * x->ne[3] < 65536 && (op->nb[1] | op->nb[2] | op->nb[3]) % sizeof(float) == 0;
-    // If the size of a block is a multiple of 4, the kernels read the block in aligned words of 4 bytes. Other blocks may have any
-    // address.
+    // If the size of a block is a multiple of 4, the kernels read the block in aligned words of 4 bytes. Other blocks may have
+    // any address.
     const bool aligned = !ggml_is_quantized(w->type) || ggml_type_size(w->type) % 4 != 0 || w->nb[1] % 4 == 0;
     return rows && fits && aligned && x->ne[1] / 8 < 65535;
 }
