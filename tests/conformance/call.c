@@ -81,17 +81,19 @@ static struct ggml_tensor **arg_list(struct machine *m, const int64_t *args) {
     (x); \
     (void) result
 
-#define CALL(kind, name, kinds, gen, ...) \
+// Defines invoke_X, which calls function X. The parameters are the columns of calls.inc; only result_kind, name and the arguments
+// are used here.
+#define CALL(result_kind, name, arg_kinds, generator, ...) \
     static void invoke_##name(struct machine *m, const int64_t *a, union value *result) { \
         const ptrdiff_t index = result - m->values; \
         (void) index, (void) a; \
-        RESULT_##kind(m->api->name(__VA_ARGS__)); \
+        RESULT_##result_kind(m->api->name(__VA_ARGS__)); \
     }
 #include "calls.inc"
 
 void call_invoke(struct machine *m, const struct call *call, union value *result) {
     static void (*const invokers[CALL_COUNT])(struct machine *, const int64_t *, union value *) = {
-#define CALL(kind, name, ...) invoke_##name,
+#define CALL(result_kind, name, ...) invoke_##name,
 #include "calls.inc"
     };
     memset(m->out, 0, sizeof(m->out));
@@ -106,7 +108,7 @@ void call_invoke(struct machine *m, const struct call *call, union value *result
 void recipe_clear(struct recipe *r) {
     r->mem_size = 8 << 20;
     r->no_alloc = 1;
-    r->probe = PROBE_NONE;
+    r->probe = PROBE_NONE; // the recipe runs its calls; a probe would run instead of them (machine.h)
     r->seed = 0;
     r->n_calls = 0;
 }

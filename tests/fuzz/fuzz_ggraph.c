@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         expect(fd >= 0, "cannot create a file in memory");
     }
     expect(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == (ssize_t) size, "cannot write the file in memory");
-    struct view_plan read = {0}; // without a memory limit only the set is filled in
+    struct view_plan read = {0}; // has no memory limit (budget), so view_plan_read_graph sets only read.set
     berth_clear_error();
     const enum ggml_status status = view_plan_read_graph(path, &read);
     expect((status == GGML_STATUS_SUCCESS) == (read.set != NULL), "status and set disagree");

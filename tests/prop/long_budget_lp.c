@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // long_budget_lp.c: compares the budget solver with an integer programme (budget_lp.h) on 60 graphs of 20 to 40 ops. cbc searches
-// for a schedule that costs at most as much as Berth's. There may be none, because only Berth may reorder ops.
+// for a schedule of the programme that costs at most as much as Berth's. If cbc proves that there is none, Berth's schedule is
+// cheaper than every schedule of the programme. This can happen, because only Berth may reorder ops.
 // BERTH_SECONDS=n sets the time limit per graph (30), BERTH_GRAPHS=n the number of graphs (60).
 
 #include "budget_lp.h"
@@ -51,6 +52,7 @@ static void case_compare(const struct lp_case *c, uint64_t budget, const char *p
     }
     const bool is_proven = answer == LP_NONE || answer == LP_OPTIMAL;
     const double gap = answer == LP_OPTIMAL ? ((double) r->cost - cost) / cost : 0;
+    // The second cost is the cost of running every op once.
     printf("%2d: %d ops, limit %llu: Berth %s %llu of %llu (%s%s), ", at, c->n, (unsigned long long) budget,
         r->fits ? "costs" : "does not fit,", (unsigned long long) r->cost, (unsigned long long) r->cost_once, r->method,
         r->proven ? ", proven" : "");

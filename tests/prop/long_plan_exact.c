@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// long_plan_exact.c: runs the cases of prop_plan_exact.c in larger numbers: all instances of 1 to 3 items, every 7th to 20,000th
-// instance of 4 to 7 items, 140,000 random instances of up to 12 items, and 8,000 tight instances (check_tight).
+// long_plan_exact.c: runs the cases of prop_plan_exact.c in larger numbers:
+// - all instances of 1 to 3 items
+// - every 7th instance of 4 items, every 200th of 5, every 2,000th of 6 and every 20,000th of 7 items
+// - 140,000 random instances of up to 12 items
+// - 8,000 tight instances (check_tight)
 
 #include "plan_exact_cases.h"
 
@@ -16,6 +19,7 @@ static void progress_print(const char *what) {
 int main(int argc, char **argv) {
     brute_seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20232;
     printf("seed %llu\n", (unsigned long long) brute_seed);
+    // strides[n]: one of this number of instances of n items is checked.
     static const uint64_t strides[] = {0, 1, 1, 1, 7, 200, 2000, 20000};
     for (int64_t n = 1; n <= 7; n++) {
         check_exhaustive(n, 4, n < 6 ? 5 : 3, strides[n]);

@@ -6,6 +6,8 @@
 #include "plan/solve/exact.h"
 #include "plan_brute.h"
 
+// n_checked: instances. n_above_live: instances with an optimum above the live bytes. n_no: proofs that a capacity does not
+// suffice (EXACT_NO). n_beam_no: such proofs by beams. n_joined: checks of joined items (check_joined).
 static int n_checked, n_above_live, n_no, n_beam_no, n_joined;
 
 static void fail_case(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mm.cu: tests the product kernels on a GPU, without the backend: compares the results of every type with sums in double. Built by
 // tests/cuda/kernel/build.sh.
-//     mm [quick | time [few]]        quick: fewer shapes; time: also measure times; few: only products of few columns
+//     mm [quick | time [few]]        quick: fewer shapes; time: also measure times; few: only products of 1, 2 and 8 columns
 #include "gpu.cuh"
 #include "mm_types.h"
 #include "mma_args.h"
@@ -44,6 +44,7 @@ static weights make(const mm_type &t, int k) {
         w.rows[i] = (char) rnd();
     }
     for (int b = 0; b < k / t.qk * N_DISTINCT; b++) {
+        // tame (mm_types.h) sets the scales of a block of random bytes, so that the block is valid.
         t.tame(w.rows.data() + (size_t) b * t.bytes, rnd());
     }
     t.to_float(w.rows.data(), w.values.data(), (int64_t) k * N_DISTINCT);
@@ -75,12 +76,13 @@ static void mmv_shape(const mm_type &t, int k, int n, int parts, mmv_args *a, si
     *shared = fixed + (size_t) parts * n * (a->k_part * ch + 8) * 2 + 2 * stage;
 }
 
-// Memory of the GPU: weights, columns, results, scales and tiles of the columns. x, y, full: x, y and the weights on the host.
-static char *d_w;
-static float *d_x, *d_y, *d_scale;
-static uint16_t *d_tiles;
-static std::vector<float> x, y;
-static std::vector<char> full;
+// Memory of the GPU.
+static char *d_w;                  // weights
+static float *d_x, *d_y, *d_scale; // columns, results, scales of the columns
+static uint16_t *d_tiles;          // columns converted by act_tiles
+// Memory of the host.
+static std::vector<float> x, y; // columns, results
+static std::vector<char> full;  // weights
 
 // Returns the normalised squared error of y compared with sums in double, for about n_check of the n columns and a part of the m
 // rows.
@@ -132,8 +134,8 @@ static void fetch_and_judge(const char *what, const mm_type &t, const weights &w
     fflush(stdout);
 }
 
-// Fills n columns of k elements with random numbers.
-static void columns(int k, int n) {
+// Fills x with n columns of k random elements, and copies them to the GPU.
+static void columns_fill(int k, int n) {
     x.resize((size_t) k * n);
     for (auto &v : x) {
         v = unit();
@@ -145,7 +147,7 @@ static void test_mmv(const mm_type &t, int m, int k, int n, bool time) {
     const weights w = make(t, k);
     const int copies = time ? 16 : 1;
     upload(w, m, copies);
-    columns(k, n);
+    columns_fill(k, n);
     OK(cudaMemset(d_y, 0xff, (size_t) m * n * 4));
     mmv_args a = {};
     const bool wide = n > 4 && t.mmv_wide != NULL;
@@ -192,7 +194,7 @@ static void test_mv(const mm_type &t, int m, int k, bool time) {
     const weights w = make(t, k);
     const int copies = time ? 16 : 1;
     upload(w, m, copies);
-    columns(k, 1);
+    columns_fill(k, 1);
     const int step = t.qk > 1 ? 2048 : t.bytes == 4 ? 512 : 1024, bytes = step / t.qk * t.bytes;
     const size_t stage = (size_t) ((bytes + 30) / 16 * 16 + 16) * 2 * MV_WARPS;
     const size_t col = t.qk > 1 ? (size_t) k / 32 * 48 : ((size_t) k + 7) / 8 * 32;
@@ -234,7 +236,7 @@ static void test_mvb(const mm_type &t, int m, int k, bool time) {
     const weights w = make(t, k);
     const int copies = time ? 16 : 1;
     upload(w, m, copies);
-    columns(k, 1);
+    columns_fill(k, 1);
     OK(cudaMemset(d_y, 0xff, (size_t) m * 4));
     mv_args a = {};
     const size_t shared = ((size_t) k + 7) / 8 * 32 + MV_WARPS * 64 + 64;
@@ -270,7 +272,7 @@ static void test_mma(const mm_type &t, int nt, int m, int k, int n, bool time) {
     const weights w = make(t, k);
     const int copies = time ? 2 : 1;
     upload(w, m, copies);
-    columns(k, n);
+    columns_fill(k, n);
     OK(cudaMemset(d_y, 0xff, (size_t) m * n * 4));
     const int n_tiles = (n + nt - 1) / nt;
     act_args c = {};
