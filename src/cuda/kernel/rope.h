@@ -20,7 +20,8 @@ struct cuda_rope_args {
     // (the parameter attn_factor, times YaRN's own factor if YaRN is used). ramp, ext_factor: YaRN. sin_sign: -1 for ROPE_BACK,
     // otherwise 1.
     float step, freq_scale, ext_factor, ramp[2], length, sin_sign;
-    // If fused with SET_ROWS, numbers contains its row indices: the cache row of each token. NULL: rows are written to dst in order.
+    // If fused with SET_ROWS, numbers contains its row indices: the cache row of each token. NULL: rows are written to dst in
+    // order.
     const char *numbers;
     int64_t numbers_nb;
     int32_t numbers_are_64; // 1: the indices are int64_t; 0: int32_t

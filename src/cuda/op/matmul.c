@@ -13,8 +13,8 @@
 //
 // In the code, the limits are MF_COLS (8), CUDA_MID_MIN (8), CUDA_MM_WIDE (16) and CUDA_MID_MAX (128).
 // mmv, mid90 and mma90 read columns that were converted to f16 or bf16; mid90 and mma90 read them in tiles. cuBLAS reads
-// converted columns, too, unless the weights are f32. mv and mf read the columns unconverted. Converted columns stay in the arena until
-// another op uses the arena. If the next product has the same columns, it does not convert them again.
+// converted columns, too, unless the weights are f32. mv and mf read the columns unconverted. Converted columns stay in the arena
+// until another op uses the arena. If the next product has the same columns, it does not convert them again.
 
 #include "cuda/op/matmul.h"
 
@@ -204,11 +204,13 @@ static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
 
 // How mid90 divides a product among blocks.
 struct mid_shape {
-    int64_t row_groups; // number of warp groups with different rows; the other warp groups have other chunks of the same rows
-    int64_t ranks;      // blocks per cluster
-    int64_t stage;      // bytes of one stage of a block: one chunk of 64 rows per warp group, and the columns of these chunks
-    int64_t n_stages;   // stages in each ring
-    double cost;        // predicted time of the product; the unit is the time of one chunk
+    // row_groups: number of warp groups with different rows; the other warp groups have other chunks of the same rows. ranks:
+    // blocks per cluster.
+    int64_t row_groups, ranks;
+    // stage: bytes of one stage of a block: one chunk of 64 rows per warp group, and the columns of these chunks. n_stages:
+    // stages in each ring.
+    int64_t stage, n_stages;
+    double cost; // predicted time of the product; the unit is the time of one chunk
 };
 
 static struct mid_shape mid_shape_of(const struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a,
