@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// reorder.c: finds orders of the ops that require less memory, by hoisting once ops and by the order pass.
+// reorder.c: finds orders of the ops that require less memory, by hoisting once ops and by the order pass (src/plan/order).
+// - A once op (BERTH_BUDGET_ONCE) may run only once. The once ops of a group run in their given order.
+// - until[i] is the op that overwrites a source of op i. Op i must run before op until[i]. -1: there is no such op.
 
 #include "plan/budget/budget.h"
 
@@ -10,8 +12,8 @@
 
 struct hoist {
     const struct budget_graph *g;
-    int32_t *waits; // [n] number of ops that must run before this op and have not run yet: its sources, the once op before it in
-                    // its group, and the ops whose `until` is this op
+    int32_t *waits; // [n] number of ops that must run before op i and have not run yet: the sources of i, the previous once op of
+                    // its group, and the ops j with until[j] == i
     int32_t *reads; // [n] number of readers that have not run
     bool *has_run;  // [n]
     int32_t *next;  // [n] the next once op of the group, -1: none
@@ -63,7 +65,8 @@ static void op_run(struct hoist *h, int32_t i) {
     }
 }
 
-static bool frees_more(const struct hoist *h, int32_t i) {
+// Returns true if running op i frees more bytes than the result of op i requires.
+static bool op_frees_memory(const struct hoist *h, int32_t i) {
     const struct budget_graph *g = h->g;
     uint64_t freed = 0;
     for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
@@ -83,7 +86,7 @@ static void order_all(struct hoist *h) {
     for (int32_t i = 0; i < g->n; i++) {
         while (h->n_ready > 0) {
             const int32_t at = h->ready[--h->n_ready];
-            if (!h->has_run[at] && frees_more(h, at)) {
+            if (!h->has_run[at] && op_frees_memory(h, at)) {
                 op_run(h, at);
             }
         }
@@ -121,9 +124,11 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
 
 // ---- the order pass ----
 
-// The order pass has no `until`, so it is expressed otherwise. If no once op has bytes, each group of once ops gets an artificial
-// input. The once ops of the group write this input. The ops whose `until` is in the group read the input, so they stay before
-// the write. If some once op has bytes, all once ops and ops with `until` keep their order instead.
+// The order pass knows neither groups nor `until`. There are two ways to express them (may_group):
+// - If no once op has a result with bytes, and each until[i] is a once op, each group of once ops gets an artificial input. The
+//   once ops of the group write this input. Each op i with until[i] in the group reads it. The order pass keeps the order of reads
+//   and writes, so op i stays before until[i].
+// - Otherwise all once ops, all ops with an `until`, and all ops until[i] keep their order (BERTH_ORDER_EFFECT).
 
 struct reorder {
     const struct budget_graph *g;
@@ -187,7 +192,7 @@ static void ops_put(struct reorder *r) {
         op_put(r, i, srcs);
         srcs += r->g->ops[i].n_srcs + 1;
     }
-    for (int32_t i = 0; i < r->g->n; i++) { // an op in until stays after the ops that name it
+    for (int32_t i = 0; i < r->g->n; i++) { // op until[i] also keeps its order, so that it stays after op i
         const int32_t until = r->g->until[i];
         if (until >= 0 && r->group[until] < 0) {
             r->ops[r->n_groups + until].flags |= BERTH_ORDER_EFFECT;
