@@ -17,6 +17,7 @@ DEV void move(char *to, const char *from, int size) {
     }
 }
 
+// Returns a row index. v: a tensor of row indices, i32 or i64.
 DEV int64_t number_at(const struct cuda_view &v, int64_t i0, int64_t i1, int64_t i2) {
     const char *p = at(v, i0, i1, i2, 0);
     return v.type == GGML_TYPE_I64 ? *(const int64_t *) p : *(const int32_t *) p;
@@ -90,7 +91,8 @@ KERNEL rows_set_blocks(const __grid_constant__ struct cuda_rows_args g) {
 
 // ---- copies ----
 
-// Splits a flat index into the four indices of an element of v. x: the divisors of v; if x.d0.d is 0, divides by v.ne.
+// Splits a flat index into the four indices of an element of v. x: constants for fast division by the extents of v. If v has 2^31
+// or more elements, x.d0.d is 0, and the function divides by v.ne instead.
 DEV at4 place_of(int64_t i, const struct cuda_view &v, const struct cuda_index &x) {
     return x.d0.d != 0 ? index_split(i, x) : index_split(i, v.ne);
 }

@@ -9,9 +9,9 @@
 // SET_ROWS copies row (i1, i2, i3) of a to row (r, i2, i3) of dst, where r = numbers[i1, i2 % numbers.ne[1], i3 % numbers.ne[2]].
 // If r is out of range, SET_ROWS writes nothing.
 struct cuda_rows_args {
-    struct cuda_view dst, a, numbers;
-    int64_t n_rows; // rows to copy: of dst for GET_ROWS, of a for SET_ROWS
-    int32_t size;   // bytes per element, if elements are copied without conversion; 0: elements are converted
+    struct cuda_view dst, a, numbers; // numbers: row indices
+    int64_t n_rows;                   // rows to copy: of dst for GET_ROWS, of a for SET_ROWS
+    int32_t size;                     // bytes per element, if elements are copied without conversion; 0: elements are converted
     int32_t pad;
 };
 

@@ -66,8 +66,8 @@ static enum ggml_status set_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- DUP, CPY, CONT ----
 
-#define BLOCK 256
-#define COPY_LONG (1u << 20)
+#define BLOCK_THREADS 256    // threads per block of a copy kernel
+#define COPY_LONG (1u << 20) // bytes from which on the driver copies
 
 static bool is_plain(enum ggml_type t) {
     return ggml_blck_size(t) == 1;
@@ -100,7 +100,8 @@ static struct ggml_tensor in_blocks(const struct ggml_tensor *t) {
     return b;
 }
 
-// The driver's copy is fastest for large sizes. A kernel copies small sizes, because kernels can overlap.
+// The driver copies large sizes, because its copy is fastest. It also copies sizes and addresses that are not multiples of 16. A
+// kernel copies all other sizes, because a kernel can start before the previous kernel ends (cuda_dims.overlap).
 static enum ggml_status copy_dense(struct cuda_run *r, struct ggml_tensor *op) {
     const size_t size = ggml_nbytes(op);
     if (op->data == op->src[0]->data) {
@@ -110,7 +111,7 @@ static enum ggml_status copy_dense(struct cuda_run *r, struct ggml_tensor *op) {
         return cuda_copy_bytes(r, op->data, op->src[0]->data, size);
     }
     const struct cuda_copy_args args = {.dst = {.p = op->data}, .a = {.p = op->src[0]->data}, .n = (int64_t) (size / 16)};
-    return cuda_launch_one(r, "copy_words", cuda_dims_1d(r, args.n, BLOCK), &args);
+    return cuda_launch_one(r, "copy_words", cuda_dims_1d(r, args.n, BLOCK_THREADS), &args);
 }
 
 static bool is_transpose(const struct ggml_tensor *op, const struct ggml_tensor *a) {
@@ -153,7 +154,7 @@ static enum ggml_status copy_run(struct cuda_run *r, struct ggml_tensor *op) {
     } else if (narrow) {
         kernel = "copy_narrow";
     }
-    return cuda_launch_one(r, kernel, cuda_dims_1d(r, args.n, narrow ? 128 : BLOCK), &args);
+    return cuda_launch_one(r, kernel, cuda_dims_1d(r, args.n, narrow ? 128 : BLOCK_THREADS), &args);
 }
 
 #define COPY \
