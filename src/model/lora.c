@@ -46,7 +46,9 @@ const struct lora_pair *lora_find(const struct model_lora *l, const struct ggml_
     return NULL;
 }
 
-// Embeddings cannot be adapted: their rows are looked up, not multiplied.
+// Only matrices with which the graph multiplies can be adapted: matrices of layers and of the output. Embeddings (layer -1) cannot
+// be adapted, because the graph looks up their rows. Vectors and weights with three axes, such as those of experts, cannot be
+// adapted either.
 static bool can_adapt(const struct model_weight *w) {
     return w->layer >= 0 && !w->is_vector && w->file->ne[1] > 1 && w->file->ne[2] == 1;
 }
@@ -74,9 +76,10 @@ static bool keys_check(const struct model *m, const struct gguf_context *meta, f
                model_arch != NULL ? model_arch : "");
 }
 
-static struct ggml_tensor *matrix_find(const struct model_lora *l, const char *weight, const char *end) {
+// Finds a matrix of a pair in the adapter's file. suffix: "a" or "b". Returns NULL if the file does not have the matrix.
+static struct ggml_tensor *matrix_find(const struct model_lora *l, const char *weight, const char *suffix) {
     char name[GGML_MAX_NAME + 16];
-    snprintf(name, sizeof name, "%s.lora_%s", weight, end);
+    snprintf(name, sizeof name, "%s.lora_%s", weight, suffix);
     return gguf_find_tensor(berth_gguf_map_meta(l->file), name) >= 0 ? ggml_get_tensor(berth_gguf_map_tensors(l->file), name)
                                                                      : NULL;
 }
@@ -158,8 +161,8 @@ struct model_lora *lora_open(const struct model *m, const char *path, float scal
 
 // ---- placement ----
 
-// Creates the tensors a and b of all pairs, without memory, on the devices of their weights. `rank`: rank of pairs that do not
-// come from a file.
+// Creates one context per device. Each context has the tensors a and b of the pairs whose weights are on this device. The tensors
+// get no memory here. `rank`: rank of pairs that do not come from a file.
 static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank, struct model_error *error) {
     l->parts = berth_calloc((size_t) m->n_parts, sizeof *l->parts);
     if (l->parts == NULL) {
@@ -245,8 +248,10 @@ struct model_lora *lora_new(const struct model *m, int64_t rank, float alpha, st
     return l;
 }
 
-// ---- merging: W + scale B A, row by row in f32, converted back to the type of W. The weights are read from the file, so the model
-// must not be placed ----
+// ---- merging: W + scale B A, row by row in f32, converted back to the type of W ----
+
+// model_place replaces the weights of the model by tensors on devices. Merging reads the weights from the file. So the model must
+// not be placed.
 
 struct merging {
     const struct model *model;
