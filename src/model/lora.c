@@ -46,9 +46,9 @@ const struct lora_pair *lora_find(const struct model_lora *l, const struct ggml_
     return NULL;
 }
 
-// Only matrices with which the graph multiplies can be adapted: matrices of layers and of the output. Embeddings (layer -1) cannot
-// be adapted, because the graph looks up their rows. Vectors and weights with three axes, such as those of experts, cannot be
-// adapted either.
+// Only matrices with which the graph multiplies can be adapted: matrices of layers and of the output. Embeddings (layer -1)
+// cannot be adapted, because the graph looks up their rows. Vectors and weights with three axes, such as those of experts, cannot
+// be adapted either.
 static bool can_adapt(const struct model_weight *w) {
     return w->layer >= 0 && !w->is_vector && w->file->ne[1] > 1 && w->file->ne[2] == 1;
 }

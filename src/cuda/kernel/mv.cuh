@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // mv.cuh: products of weights with one column. A warp computes two rows at a time, which share the loads of the column. The warp
 // copies steps (pieces of both rows) in advance into its own ring in shared memory, so that memory is always busy.
-// The column is in shared memory: in 8 bits with a scale per sub of 32 elements (dot.cuh), or as f32 for dense rows.
+// The column is in shared memory. For dense rows, it is stored as f32. For block formats, it is stored in 8 bits with a scale per
+// sub. A sub is 32 consecutive elements, and a run is half of a sub (dot.cuh).
 // Optional norm, addition and gate: mv_args.h.
 #pragma once
 
@@ -11,12 +12,14 @@
 
 #include <float.h>
 
+// MV_AHEAD and MV_NORMED: pieces of eight elements of the column that a thread loads per round. MV_NORMED is used if the column
+// has a norm, and in mv_block.cuh.
 enum { MV_THREADS = MV_WARPS * 32, MV_AHEAD = 4, MV_NORMED = 2 };
 static_assert(MV_NORM_MAX <= MV_NORMED * MV_THREADS * 8, "a column with a norm is loaded in one round");
 
 // ---- eight elements of the column ----
 
-LANE float more_of(float a, float b) { // maximum; unlike fmaxf, NaN if an operand is NaN
+LANE float max_nan(float a, float b) { // unlike fmaxf, returns NaN if an operand is NaN
     float r;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
     return r;
@@ -31,17 +34,17 @@ struct mv_eight {
         a.x *= f * by.a.x, a.y *= f * by.a.y, a.z *= f * by.a.z, a.w *= f * by.a.w;
         b.x *= f * by.b.x, b.y *= f * by.b.y, b.z *= f * by.b.z, b.w *= f * by.b.w;
     }
-    LANE static float most_of4(float4 v) {
-        return more_of(more_of(fabsf(v.x), fabsf(v.y)), more_of(fabsf(v.z), fabsf(v.w)));
+    LANE static float max_abs4(float4 v) {
+        return max_nan(max_nan(fabsf(v.x), fabsf(v.y)), max_nan(fabsf(v.z), fabsf(v.w)));
     }
-    LANE static float squares_of4(float4 v) {
+    LANE static float sum_sq4(float4 v) {
         return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
     }
-    LANE float most() const {
-        return more_of(most_of4(a), most_of4(b));
+    LANE float max_abs() const {
+        return max_nan(max_abs4(a), max_abs4(b));
     }
-    LANE float square() const {
-        return squares_of4(a) + squares_of4(b);
+    LANE float sum_sq() const {
+        return sum_sq4(a) + sum_sq4(b);
     }
 };
 
@@ -50,11 +53,11 @@ LANE float approx_rcp(float v) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
     return r;
 }
-// Multiplies by `up` and rounds to signed bytes. Products are at most 127 in magnitude. Adding 1.5 * 2^23 puts the integer into
-// the lowest byte of the float.
-LANE uint32_t mv_whole(float4 v, float up) {
-    const uint32_t x = __float_as_uint(fmaf(v.x, up, 12582912.0f)), y = __float_as_uint(fmaf(v.y, up, 12582912.0f)),
-                   z = __float_as_uint(fmaf(v.z, up, 12582912.0f)), w = __float_as_uint(fmaf(v.w, up, 12582912.0f));
+// Multiplies by `inverse`, the reciprocal of the scale, and rounds to signed bytes. Products are at most 127 in magnitude. Adding
+// 1.5 * 2^23 puts the integer into the lowest byte of the float.
+LANE uint32_t mv_to_bytes(float4 v, float inverse) {
+    const uint32_t x = __float_as_uint(fmaf(v.x, inverse, 12582912.0f)), y = __float_as_uint(fmaf(v.y, inverse, 12582912.0f)),
+                   z = __float_as_uint(fmaf(v.z, inverse, 12582912.0f)), w = __float_as_uint(fmaf(v.w, inverse, 12582912.0f));
     return __byte_perm(__byte_perm(x, y, 0x0040), __byte_perm(z, w, 0x0040), 0x5410);
 }
 
@@ -65,7 +68,8 @@ struct mv_rows {
     bytes row[2];
 };
 
-// Selects the mv_step for a format with N subs per thread (SUBS).
+// A type per value of SUBS, the number of subs that a thread processes together. The last parameter of mv_step has this type, so
+// the compiler selects the mv_step for SUBS.
 template <int N> struct mv_kind {};
 template <class B>
 LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<1>);
@@ -76,8 +80,8 @@ template <class T> struct mv_blocks {
     enum { QK = T::QK, BYTES = T::BYTES, STEP = 2048, STEP_BYTES = STEP / QK * BYTES };
     T dot;
 
-    // Layout of a column: run 0 of all subs (16 bytes each), run 1 of all subs, then four floats per sub: the scale, and the
-    // scale times the sum of run 0, of run 1 and of both.
+    // Layout of a column: first run 0 of all subs, then run 1 of all subs (16 bytes per run), then four floats per sub. The
+    // floats are the scale, and the scale times the sum of run 0, of run 1 and of both.
     LANE static uint32_t column_size(int k) {
         return (uint32_t) (k / 32) * 48;
     }
@@ -85,15 +89,16 @@ template <class T> struct mv_blocks {
         dot.init(lane);
     }
 
-    // Four adjacent threads convert a sub, two of them a run. All threads of a warp must call.
+    // Converts the eight elements v from element 8 i on to bytes. Four adjacent threads convert the 32 elements of a sub: the
+    // first two threads convert run 0, the others run 1. All threads of a warp must call this function.
     LANE static void column_put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
-        float most = v.most();
-        most = more_of(most, __shfl_xor_sync(~0u, most, 1));
-        most = more_of(most, __shfl_xor_sync(~0u, most, 2));
-        // 127 / most, computed without overflow; 0 if most is too small.
-        const float up = most >= 1e-36f ? 7.9375f * approx_rcp(most * 0.0625f) : 0.0f;
-        const uint32_t lo = mv_whole(v.a, up), hi = mv_whole(v.b, up);
+        float max_abs = v.max_abs();
+        max_abs = max_nan(max_abs, __shfl_xor_sync(~0u, max_abs, 1));
+        max_abs = max_nan(max_abs, __shfl_xor_sync(~0u, max_abs, 2));
+        // 127 / max_abs, computed without overflow; 0 if max_abs is too small.
+        const float inverse = max_abs >= 1e-36f ? 7.9375f * approx_rcp(max_abs * 0.0625f) : 0.0f;
+        const uint32_t lo = mv_to_bytes(v.a, inverse), hi = mv_to_bytes(v.b, inverse);
         int sum = __dp4a((int) lo, 0x01010101, __dp4a((int) hi, 0x01010101, 0));
         sum += __shfl_xor_sync(~0u, sum, 1);
         const int other = __shfl_xor_sync(~0u, sum, 2);
@@ -103,20 +108,20 @@ template <class T> struct mv_blocks {
         const uint32_t w = threadIdx.x % 4, sub = T::sub_place((uint32_t) i / 4, n_sub);
         reinterpret_cast<uint2 *>(xs)[(w / 2 * n_sub + sub) * 2 + w % 2] = make_uint2(lo, hi);
         if (w == 0) {
-            const float d = most <= FLT_MAX ? most * (1.0f / 127.0f) : NAN; // bytes cannot represent infinity
+            const float d = max_abs <= FLT_MAX ? max_abs * (1.0f / 127.0f) : NAN; // bytes cannot represent infinity
             reinterpret_cast<float4 *>(xs)[2 * n_sub + sub] =
                 make_float4(d, d * (float) sum, d * (float) other, d * (float) (sum + other));
         }
     }
 
-    // Adds the products of sub i of the column with both rows to sum. more: offset in the step of the 1,024 elements with this
-    // sub.
-    LANE void one(const mv_rows &r, uint32_t more, int i, int n_sub, const char *xs, float *sum) const {
+    // Adds the products of sub i of the column with both rows to sum. half_off: offset in the step of the half (1,024 elements)
+    // that has this sub: 0 or STEP_BYTES / 2.
+    LANE void add_products(const mv_rows &r, uint32_t half_off, int i, int n_sub, const char *xs, float *sum) const {
         const int4 *x = reinterpret_cast<const int4 *>(xs) + i;
         const int4 a = x[0], b = x[n_sub];
         const float4 head = reinterpret_cast<const float4 *>(x)[2 * n_sub];
-        sum[0] += dot.of(r.row[0].at(more), a, b, head);
-        sum[1] += dot.of(r.row[1].at(more), a, b, head);
+        sum[0] += dot.of(r.row[0].at(half_off), a, b, head);
+        sum[1] += dot.of(r.row[1].at(half_off), a, b, head);
     }
 
     // Processes the thread's part of a step of n elements. from: first element of the step.
@@ -130,10 +135,10 @@ template <class B>
 LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<1>) {
     const int i = from / 32 + lane;
     if (lane * 32 < n) {
-        t.one(r, 0, i, k / 32, xs, sum);
+        t.add_products(r, 0, i, k / 32, xs, sum);
     }
     if (lane * 32 + 1024 < n) {
-        t.one(r, B::STEP_BYTES / 2, i + 32, k / 32, xs, sum);
+        t.add_products(r, B::STEP_BYTES / 2, i + 32, k / 32, xs, sum);
     }
 }
 
@@ -259,26 +264,26 @@ struct mv_floats {
 
 // ---- loading the column ----
 
-// Returns 1 / the root mean square of the column. sum: the thread's sum of squares. part: one float per warp, 64 bytes apart.
-LANE float mv_rms(const mv_args &a, float sum, char *part) {
+// Returns 1 / the root mean square of the column. sum: the thread's sum of squares. scratch: one float per warp, 64 bytes apart.
+LANE float mv_inverse_rms(const mv_args &a, float sum, char *scratch) {
 #pragma unroll
     for (int i = 16; i > 0; i /= 2) {
         sum += __shfl_xor_sync(~0u, sum, i);
     }
     if (threadIdx.x % 32 == 0) {
-        *reinterpret_cast<float *>(part + threadIdx.x / 32 * 64) = sum;
+        *reinterpret_cast<float *>(scratch + threadIdx.x / 32 * 64) = sum;
     }
     __syncthreads();
     sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < MV_WARPS; i++) {
-        sum += *reinterpret_cast<const float *>(part + i * 64);
+        sum += *reinterpret_cast<const float *>(scratch + i * 64);
     }
     return 1.0f / sqrtf(sum / (float) a.k + a.eps);
 }
 
 // Loads eight elements of a column of any length at any address; elements from k on are 0.
-LANE mv_eight mv_part(const float *x, int i, int k) {
+LANE mv_eight mv_load_eight(const float *x, int i, int k) {
     float v[8];
 #pragma unroll
     for (int e = 0; e < 8; e++) {
@@ -287,20 +292,20 @@ LANE mv_eight mv_part(const float *x, int i, int k) {
     return {make_float4(v[0], v[1], v[2], v[3]), make_float4(v[4], v[5], v[6], v[7])};
 }
 // mv_column for a column that is not aligned to 16 bytes, or whose length is not a multiple of 8.
-template <class T> LANE void mv_odd_column(const mv_args &a, const float *x, char *xs, char *part) {
+template <class T> LANE void mv_odd_column(const mv_args &a, const float *x, char *xs, char *scratch) {
     float sum = 0.0f, f = 0.0f;
     if (a.norm != NULL) {
         for (int i = threadIdx.x; 8 * i < a.k; i += MV_THREADS) {
-            sum += mv_part(x, i, a.k).square();
+            sum += mv_load_eight(x, i, a.k).sum_sq();
         }
-        f = mv_rms(a, sum, part);
+        f = mv_inverse_rms(a, sum, scratch);
     }
 #pragma unroll 1
     for (int first = 0; 8 * first < a.k; first += MV_THREADS) {
         const int i = first + threadIdx.x;
-        mv_eight v = mv_part(x, i, a.k);
+        mv_eight v = mv_load_eight(x, i, a.k);
         if (a.norm != NULL) {
-            v.scale(f, mv_part(a.norm, i, a.k));
+            v.scale(f, mv_load_eight(a.norm, i, a.k));
         }
         T::column_put(i, v, a.k, xs);
     }
@@ -317,7 +322,8 @@ template <int AHEAD> LANE void mv_round(const mv_args &a, const float *x, int fi
         }
     }
 }
-template <class T, int AHEAD> LANE void mv_puts(const mv_args &a, int first, const mv_eight *v, char *xs) {
+// Writes to shared memory, in the format of T, the pieces that mv_round<AHEAD> has loaded.
+template <class T, int AHEAD> LANE void mv_put_pieces(const mv_args &a, int first, const mv_eight *v, char *xs) {
 #pragma unroll
     for (int j = 0; j < AHEAD; j++) {
         if (8 * (first + j * MV_THREADS + (int) (threadIdx.x & ~31u)) < a.k) { // true or false for all threads of a warp
@@ -326,10 +332,11 @@ template <class T, int AHEAD> LANE void mv_puts(const mv_args &a, int first, con
     }
 }
 
-// Loads the column x into shared memory (xs) in the format of T. If there is a norm, applies it first. part: memory for mv_rms.
-template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float *x, char *xs, char *part) {
+// Loads the column x into shared memory (xs) in the format of T. If there is a norm, applies it first. scratch: memory for
+// mv_inverse_rms.
+template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float *x, char *xs, char *scratch) {
     if ((((uintptr_t) x | (uintptr_t) a.norm) % 16 | a.k % 8) != 0) {
-        mv_odd_column<T>(a, x, xs, part);
+        mv_odd_column<T>(a, x, xs, scratch);
     } else if (a.norm != NULL) { // MV_NORM_MAX elements fit into one round
         mv_eight v[MV_NORMED], by[MV_NORMED];
         mv_round<MV_NORMED>(a, x, 0, v);
@@ -337,19 +344,19 @@ template <class T, int AHEAD> LANE void mv_column(const mv_args &a, const float 
         float sum = 0.0f;
 #pragma unroll
         for (int j = 0; j < MV_NORMED; j++) {
-            sum += v[j].square();
+            sum += v[j].sum_sq();
         }
-        const float f = mv_rms(a, sum, part);
+        const float f = mv_inverse_rms(a, sum, scratch);
 #pragma unroll
         for (int j = 0; j < MV_NORMED; j++) {
             v[j].scale(f, by[j]);
         }
-        mv_puts<T, MV_NORMED>(a, 0, v, xs);
+        mv_put_pieces<T, MV_NORMED>(a, 0, v, xs);
     } else {
         for (int first = 0; 8 * first < a.k; first += AHEAD * MV_THREADS) {
             mv_eight v[AHEAD];
             mv_round<AHEAD>(a, x, first, v);
-            mv_puts<T, AHEAD>(a, first, v, xs);
+            mv_put_pieces<T, AHEAD>(a, first, v, xs);
         }
     }
 }
@@ -363,7 +370,7 @@ struct mv_place {
     int odd[2];       // bytes by which w was rounded down
     int left;         // bytes of a row that remain
     int turn;         // index of the turn
-    int part, row;    // index of the matrix, and its first row in this turn
+    int part, row;    // part: index of the matrix; row: its first row in this turn
 };
 
 // The order in which a warp processes its turns and their steps.
@@ -409,9 +416,9 @@ struct mv_walk {
     }
 };
 
-// Starts the copy of one step of both rows into a stage, which is at address `to`. stage: bytes between the two rows in the
+// Starts the copy of one step of both rows into a stage of the ring, which is at address `to`. row_size: bytes per row in a
 // stage.
-template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t stage, uint32_t bar, int lane) {
+template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t row_size, uint32_t bar, int lane) {
     static_assert(T::STEP_BYTES % 16 == 0, "a row has the same misalignment at every step");
     const int n_bytes = min((int) T::STEP_BYTES, p.left);
 #if __CUDA_ARCH__ >= 900
@@ -419,19 +426,20 @@ template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t s
         const int size[2] = {(p.odd[0] + n_bytes + 15) & ~15, (p.odd[1] + n_bytes + 15) & ~15};
         bar_expect(bar, size[0] + size[1]);
         bulk_copy(to, p.w[0], size[0], bar);
-        bulk_copy(to + stage, p.w[1], size[1], bar);
+        bulk_copy(to + row_size, p.w[1], size[1], bar);
     }
 #else
 #    pragma unroll
     for (int r = 0; r < 2; r++) {
         for (int at = lane * 16; at < p.odd[r] + n_bytes; at += 512) {
-            copy16(to + r * stage + at, p.w[r] + at, min(p.odd[r] + n_bytes - at, 16));
+            copy16(to + r * row_size + at, p.w[r] + at, min(p.odd[r] + n_bytes - at, 16));
         }
     }
 #endif
 }
 
-// Stores the column and the offsets in w and y for the product blockIdx.z.
+// Sets *x to the column of the product blockIdx.z. Sets *w_off and *y_off to the offsets of this product in the weights and in
+// the results.
 LANE void mv_operands(const mv_args &a, int64_t *w_off, const float **x, int64_t *y_off) {
     const int z = blockIdx.z;
     *x = a.x;
@@ -468,15 +476,15 @@ LANE float mv_sum(const float *sum, int lane) {
     return mine;
 }
 
-// Writes the results of a turn. sum: as mv_sum returns it. more: the number to add to the sum (a.add).
-LANE void mv_store(const mv_args &a, const mv_place &p, float sum, int64_t y_off, float more, int lane) {
+// Writes the results of a turn. sum: as mv_sum returns it. addend: the number to add to the sum (a.add).
+LANE void mv_store(const mv_args &a, const mv_place &p, float sum, int64_t y_off, float addend, int lane) {
     if (a.glu != MV_GLU_NONE) {
         const float up = __shfl_down_sync(~0u, sum, 16);
         if (lane == 0) {
             a.y[0][y_off + p.row] = mv_gate(a.glu, sum) * up;
         }
     } else if (lane % 16 == 0 && p.row + lane / 16 < a.m[p.part]) {
-        a.y[p.part][y_off + p.row + lane / 16] = sum + more;
+        a.y[p.part][y_off + p.row + lane / 16] = sum + addend;
     }
 }
 
@@ -529,7 +537,7 @@ template <class T> LANE void mv(const mv_args &a) {
     uint32_t lap = 0;
     while (at.turn < walk.n_turns) {
         const bool is_there = a.add != NULL && at.row + lane / 16 < a.m[at.part];
-        const float more = is_there ? a.add[at.row + lane / 16] : 0.0f;
+        const float addend = is_there ? a.add[at.row + lane / 16] : 0.0f;
         float sum[2] = {0.0f, 0.0f};
         for (int from = 0; from < a.k; from += T::STEP) {
 #if __CUDA_ARCH__ >= 900
@@ -553,7 +561,7 @@ template <class T> LANE void mv(const mv_args &a) {
                 stage = 0, lap ^= 1;
             }
         }
-        mv_store(a, at, mv_sum(sum, lane), y_off, more, lane);
+        mv_store(a, at, mv_sum(sum, lane), y_off, addend, lane);
         walk.next_turn(a, &at);
     }
 }

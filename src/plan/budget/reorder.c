@@ -126,7 +126,8 @@ bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) {
 
 // The order pass knows neither groups nor `until`. There are two ways to express them (may_group):
 // - If no once op has a result with bytes, and each until[i] is a once op, each group of once ops gets an artificial input. The
-//   once ops of the group write this input. Each op i with until[i] in the group reads it. The order pass keeps the order of reads
+//   once ops of the group write this input. Each op i with until[i] in the group reads it. The order pass keeps the order of
+// reads
 //   and writes, so op i stays before until[i].
 // - Otherwise all once ops, all ops with an `until`, and all ops until[i] keep their order (BERTH_ORDER_EFFECT).
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // beam.c: answers whether all blocks fit into a capacity (struct exact_ask in exact.h) by a beam search. A level holds states
 // with the same number of placed blocks. From each state, the search tries up to BRANCHES next blocks. After each try, it derives
-// conclusions (exact_settle.c): for example, that the offset of another block must be higher, or that the state has no plan. Of the
-// resulting states, the `width` states with the least sum of 1 / slack^2 over the sections are kept for the next level. If no state
-// was ever dropped, the answer "no" is a proof. exact_state.h defines the terms. Example: for instance D of MiniMalloc's set, a beam
-// of 100 states found a plan at the bound in 3.6 s; the depth-first search was 3% above the bound after a minute.
+// conclusions (exact_settle.c): for example, that the offset of another block must be higher, or that the state has no plan. Of
+// the resulting states, the `width` states with the least sum of 1 / slack^2 over the sections are kept for the next level. If no
+// state was ever dropped, the answer "no" is a proof. exact_state.h defines the terms. Example: for instance D of MiniMalloc's
+// set, a beam of 100 states found a plan at the bound in 3.6 s; the depth-first search was 3% above the bound after a minute.
 
 #include "plan/solve/exact_state.h"
 
@@ -22,8 +22,8 @@ struct child {
 struct beam {
     struct exact *x; // the state that is being expanded, and data that all states share
     struct berth_arrays mem;
-    // int64_t numbers per state. A state is a copy of the arrays low, sky, off, rest, slack, floor and span of struct exact. These
-    // arrays are consecutive in memory (exact_new.c).
+    // int64_t numbers per state. A state is a copy of the arrays low, sky, off, rest, slack, floor and span of struct exact.
+    // These arrays are consecutive in memory (exact_new.c).
     size_t size;
     int64_t *now, *next;    // [width][size]
     struct child *children; // [width] heap of states in next, worst at the top
@@ -127,9 +127,9 @@ static struct exact_part state_load(struct beam *b, int32_t k) {
     return part;
 }
 
-// Tries up to BRANCHES blocks as the next block. Each is placed at its sky: the highest end of a placed block with a common section.
-// The try of a block covers all plans with the block at its sky. So later tries assume that the block is above its sky. Returns
-// true if all blocks are placed.
+// Tries up to BRANCHES blocks as the next block. Each is placed at its sky: the highest end of a placed block with a common
+// section. The try of a block covers all plans with the block at its sky. So later tries assume that the block is above its sky.
+// Returns true if all blocks are placed.
 static bool state_expand(struct beam *b, int32_t k) {
     struct exact *x = b->x;
     const struct exact_part part = state_load(b, k);
