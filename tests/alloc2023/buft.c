@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // buft.c: buffer types and the registry of December 2023 and February 2024, with a backend that the program defines (guest.h).
-// For C and C++.
+// Compiled as C and as C++. BERTH_2023 is the month of the ggml API: 202312 or 202402.
 
 #include "guest.h"
 #include "program.h"

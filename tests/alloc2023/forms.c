@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // forms.c: a program that does not define its date. Some functions have different parameters at different dates. If the types of
-// the arguments are sufficient to choose, each form compiles and works as at its date. For C and C++.
+// the arguments are sufficient to choose, each form compiles and works as at its date. Compiled as C and as C++.
 
 #include "ggml/ggml.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_2023_08.cpp: a C++ program of summer 2023. All tensors are in the memory of contexts, the factor comes from ggml_new_f32,
-// and the graph is a variable that a function returns by value.
+// gpt2_2023_08.cpp: a C++ program for the ggml API of summer 2023. All tensors are in the memory of contexts, the factor comes
+// from ggml_new_f32, and the graph is a variable that a function returns by value.
 
 #include "ggml/ggml.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_2023_10.c: a C program of autumn 2023. Weights and cache are in the memory of a context. One ggml_allocr measures the
-// largest graph, and another places every graph.
+// gpt2_2023_10.c: a C program for the ggml API of autumn 2023. Weights and cache are in the memory of a context. One ggml_allocr
+// measures the largest graph, and another places every graph.
 
 #include "ggml/ggml-alloc.h"
 #include "ggml/ggml.h"

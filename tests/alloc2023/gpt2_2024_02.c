@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_2024_02.c: a C program of February 2024. One call allocates all weights, the mask and the factor are arguments of the
-// softmax, and the allocators belong to the backend.
+// gpt2_2024_02.c: a C program for the ggml API of February 2024. In this API, one call allocates all weights, the softmax takes
+// the mask and the factor as arguments, and the allocators belong to the backend.
 
 #define BERTH_2023 202402
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gpt2_sched.c: runs the model of gpt2.h with the scheduler of the 2023 API. Every second layer runs on a backend that the
-// program defines (guest.h), the others on the CPU. Compiled for each date. For C and C++.
+// program defines (guest.h), the others on the CPU. Compiled for each date, as C and as C++.
 
 #include "guest.h"
 

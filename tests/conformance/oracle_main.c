@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     struct api api;
-    struct machine m;
+    struct machine m; // runs recipes (machine.h)
     struct recipe r = {0};
     struct outcome o = {0};
     struct call *calls = NULL;

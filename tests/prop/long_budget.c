@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// long_budget.c: compares the budget solver with brute force on 20,000 random graphs at every limit, and with the known optimum on
-// long chains. BERTH_SEED=n repeats a run.
+// long_budget.c: compares the budget solver with brute force on 20,000 random graphs at every limit, and with the known optimum
+// on long chains. BERTH_SEED=n repeats a run.
 
 #include "budget_brute.h"
 #include "budget_chain.h"
@@ -10,6 +10,7 @@ static void test_exact(void **state) {
     cases_compare(11, 20000, 10);
 }
 
+// Packed memory is the peak of a plan of the schedule's values (budget_brute.h).
 static void test_packed(void **state) {
     (void) state;
     cases_compare_packed(12, 2000);
