@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 // pool.c: thread pools. Running a job allocates no memory and starts no thread.
-// Terms: worker: a thread that the pool started (the caller is thread 0); lane: workers that watch the same ticket; ticket: a
-// word with a counter in its upper bits and the number n of threads of the job in its lower bits. Lane 0 has the workers with ith
-// below the number of processors, lane 1 the others. A new ticket announces a job.
+// Terms:
+//   - A worker is a thread that the pool started. The caller is thread 0.
+//   - A ticket is a word that announces a job. Its upper bits are a counter. Its lower bits are the number n of threads of the
+//     job.
+//   - A lane is a ticket with the workers that watch it. Lane 0 has the workers with ith below the number of processors. Lane 1
+//     has the other workers.
+// Invariants:
 //   1. The job (`job`, `arg`) is written before its ticket, with release order. The job stays valid until n_busy is 0.
-//   2. The next ticket is written only after n_busy is 0. So a worker with ith < n sees every ticket of a job for n threads. A
-//      worker with ith >= n may miss a ticket and never reads the job.
+//   2. n_busy counts the workers with ith < n that have not finished the job. The next ticket is written only after n_busy is 0.
+//      So a worker with ith < n never misses the ticket. A worker with ith >= n may miss the ticket, but it never reads the job.
 //   3. Before sleeping, a worker increments n_idle, then reads the ticket. A posting thread changes the ticket, then reads
 //      n_idle. All four accesses are sequentially consistent, so no wake-up is lost.
 // Idle workers spin for `poll` * 20 us (default of poll: 50), then sleep. Workers of lane 1 or of a paused pool never spin. A job
@@ -208,8 +212,8 @@ static void job_wait(struct ggml_threadpool *pool, int n) {
     atomic_store(&pool->caller_waits, 0);
 }
 
-// Binds the caller for a job. Returns true if cpu_place_back must restore the caller's affinity after the job. Threads that the
-// caller starts later would inherit the job's affinity.
+// Binds the caller for a job. Returns true if cpu_place_back must restore the caller's affinity after the job. If the
+// affinity were not restored, threads that the caller starts later would inherit the job's affinity.
 static bool caller_place(struct ggml_threadpool *pool) {
     if ((pool->has_mask || pool->params.prio != GGML_SCHED_PRIO_NORMAL) &&
         !(pool->is_placed && pthread_equal(pool->placed, pthread_self()))) {
@@ -379,7 +383,10 @@ void ggml_threadpool_resume(struct ggml_threadpool *threadpool) {
     }
 }
 
-// ---- the spare pool (cpu_pool_borrow): static, so that leak checkers do not report it ----
+// ---- the spare pool (cpu_pool_borrow) ----
+
+// Graphs that are computed without a thread pool of the program use the spare pool, one graph at a time. The spare pool is
+// static, so that leak checkers do not report it.
 
 static struct ggml_threadpool spare;
 static struct worker spare_workers[GGML_MAX_N_THREADS];
@@ -425,7 +432,7 @@ void cpu_pool_return(struct ggml_threadpool *pool) {
 }
 
 // Ends the spare pool before the library is unloaded, because its threads run code of the library. If a graph is being computed,
-// the process exits without waiting. A graph that starts during the exit gets a new pool (spare_taken).
+// the process exits without waiting. spare_taken stays true, so a graph that starts during the exit gets a new pool.
 __attribute__((destructor)) static void spare_end(void) {
     pthread_mutex_lock(&spare_lock);
     if (spare_made && !spare_taken) {

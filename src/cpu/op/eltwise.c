@@ -48,7 +48,7 @@ static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, 
 
 // True if each task can compute complete rows: all tensors are f32 with dense rows, b is not repeated within a row, and there are
 // at least nth rows.
-static bool binary_has_rows(const struct ggml_tensor *op, int nth) {
+static bool binary_can_run_rows(const struct ggml_tensor *op, int nth) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return cpu_is_f32_dense(op) && cpu_is_f32_dense(a) && cpu_is_f32_dense(b) && b->ne[0] == op->ne[0] && ggml_nrows(op) >= nth;
 }
@@ -68,7 +68,7 @@ static void binary_run(const struct cpu_params *p, struct ggml_tensor *op, cpu_r
         binary_run_flat(p, op, row2);
         return;
     }
-    if (binary_has_rows(op, p->nth)) {
+    if (binary_can_run_rows(op, p->nth)) {
         binary_run_rows(p, op, row2);
         return;
     }
@@ -249,6 +249,7 @@ MAP_RUN(cos)
 MAP_RUN(scale)
 MAP_RUN(clamp)
 
+// uses, uses_by: the kernels that the op calls (enum cpu_use).
 const struct cpu_op_entry cpu_ops_eltwise[] = {
     {GGML_OP_ADD, {.supports = add_supports, .run = add_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT}},
     {GGML_OP_SUB, {.supports = binary_supports, .run = sub_run, .uses = CPU_USE_SUB | CPU_USE_CONVERT}},

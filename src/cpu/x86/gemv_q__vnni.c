@@ -6,6 +6,9 @@
 #include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
+// The order of the 16 units of 16 bytes in a group of a column (column_q.h). Units 2 b and 2 b + 1 are the halves of block b. The
+// low nibbles of a block of a row belong to the first half of the column's block, the high nibbles to the second half. So
+// order_low_high has the first halves of four blocks, then their second halves.
 static const uint8_t order_plain[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 static const uint8_t order_low_high[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
 PACK_OFFSET(q8_0, 128, order_plain)
@@ -98,11 +101,13 @@ UNPACK_INLINE __m256 f16_of_blocks(const void *b, const int words, const int at)
     const __m512i all = _mm512_mask_permutexvar_epi16(first, 0xf0, which, load64((const char *) b + 8 * words));
     return _mm256_cvtph_ps(_mm512_castsi512_si128(all));
 }
+// SCALES_n, MINS_n: the scales or minima of blocks of n bytes.
 #define SCALES_18(b) f16_of_blocks(b, 9, 0)
 #define SCALES_20(b) f16_of_blocks(b, 10, 0)
 #define MINS_20(b) f16_of_blocks(b, 10, 1)
 
-// A step processes `per` blocks. Returns the number of the block to which each of the 16 sums of step j belongs.
+// A step processes `per` blocks: 2 blocks of q8_0, 4 blocks of the other types. Returns the number of the block to which each of
+// the 16 sums of step j belongs.
 UNPACK_INLINE __m512i blocks_at(int j, const int per) {
     const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_add_epi32(_mm512_srli_epi32(lanes, per == 2 ? 3 : 2), _mm512_set1_epi32(j * per));
@@ -122,6 +127,9 @@ UNPACK_INLINE __m512i dot(__m512i initial, const __m512i v[2], const int8_t *y, 
 #define SUMS_ADD(type, x) group_##type(sum, mins, x, y, ny)
 #define SUMS_END(c) (_mm512_reduce_add_ps(sum[c]) + sum8(mins[c]))
 
+// A block has 8 (per == 2) or 4 of the 16 sums of a step. The mask 0x0101 or 0x1111 selects the first sum of each block. Only
+// this sum starts with y_group.initial, which corrects the offset of the row's unsigned bytes (column_q.h). The other sums start
+// with 0.
 #define GEMV(type, per, scales_of, has_min, mins_of) \
     UNPACK_INLINE void group_##type( \
         __m512 *sum, __m256 *mins, const block_##type *x, const struct y_group *const *y, const int ny) { \
