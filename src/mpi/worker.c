@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Limit on the numbers of buffers, graphs and groups. Each of the tables is as long as its largest number, so without a limit one
-// message could allocate any amount of memory.
+// The program identifies each buffer, graph and group by a number, which is an index in the table of buffers, graphs or groups. A
+// number must be less than NUMBER_MAX. Without this limit, one message with a large number could allocate any amount of memory.
 #define NUMBER_MAX ((uint32_t) 1 << 20)
 
 static void worker_answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
     const struct mpi_head head = {.kind = MPI_ANSWER, .id = ticket, .a = a, .b = b};
-    // If the program is lost, waiting for the next command ends the service.
+    // If the program is lost, sending fails. The failure is ignored, because the wait for the next command then ends the service.
     (void) !mpi_queue_send(w->queue, w->program_rank, &head, text, strlen(text));
 }
 
@@ -43,7 +43,7 @@ static bool table_hold(struct mpi_worker *w, void **table, size_t *n, uint32_t n
     return true;
 }
 
-// ---- buffers ----
+// ---- buffers (wire.h defines id, a, b and c of each command's head) ----
 
 static void buffer_new(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     (void) body;
@@ -262,7 +262,7 @@ void mpi_worker_do(struct mpi_worker *w, const struct mpi_queue_item *item) {
 }
 
 // Abort callback, called between two ops: each call counts one op as a step. It never aborts.
-static bool op_is_done(void *queue) {
+static bool op_count(void *queue) {
     atomic_fetch_add_explicit(&((struct mpi_queue *) queue)->n_steps, 1, memory_order_relaxed);
     return false;
 }
@@ -287,7 +287,7 @@ static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_s
     proc_find(d->dev, "ggml_backend_set_n_threads", &set_n_threads);
     proc_find(d->dev, "ggml_backend_set_abort_callback", &set_abort);
     if (set_abort != NULL) {
-        set_abort(d->backend, op_is_done, w->queue);
+        set_abort(d->backend, op_count, w->queue);
     }
     if (set_n_threads != NULL && params->n_threads > 0) {
         set_n_threads(d->backend, params->n_threads);
@@ -340,7 +340,7 @@ static void info_fill(struct mpi_device_info *info, ggml_backend_dev_t dev, cons
     const size_t limit = params->memory_limit > 0 ? params->memory_limit : SIZE_MAX;
     ggml_backend_dev_get_props(dev, &props);
     *info = (struct mpi_device_info){.type = (uint32_t) props.type,
-        .has_plain_sizes = ggml_backend_buft_is_host(buft),
+        .has_plain_sizes = ggml_backend_buft_is_host(buft), // host memory: each tensor requires ggml_nbytes() bytes
         .has_cache = params->cache != NULL,
         .memory_free = min_size(props.memory_free, limit),
         .memory_total = min_size(props.memory_total, limit),

@@ -34,7 +34,7 @@ struct mpi_worker {
         uint8_t hash[16];
         uint32_t buffer;
         uint64_t offset, size;
-        bool is_open;
+        bool is_open; // the program is still sending these contents
     } cache_miss;
 };
 
