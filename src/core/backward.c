@@ -2,7 +2,7 @@
 // backward.c: ggml_build_backward_expand builds the backward pass from the losses of a graph to its parameters:
 //
 // 1. Forward walk: mark the tensors that need a gradient: float parameters, and results of ops that pass a gradient on
-//    (optable.h: is_flat, grad_src_mask).
+//    (optable.h: grad_src_mask; is_flat: the derivative of the op is 0, so it passes no gradient).
 // 2. Set the accumulators that the caller passes, for losses and for nodes that need a gradient. A loss without an accumulator
 //    gets a new accumulator with one element. ggml_graph_reset sets the accumulators of losses to 1.
 // 3. Reverse walk: call the gradient rule of each node's op. The walk reaches all users of a node before the node, so the node's
@@ -63,10 +63,10 @@ static void grad_put(struct berth_grad *g, size_t slot, struct ggml_tensor *of, 
 typedef struct ggml_tensor *(*binary_t)(struct ggml_context *, struct ggml_tensor *, struct ggml_tensor *);
 
 struct combine_ops {
-    binary_t apart, inplace; // inplace: for accumulators
+    binary_t separate, inplace; // separate: the result is a new tensor; inplace: for accumulators
 };
 
-// Returns false if source i has no gradient yet.
+// Combines t with the present gradient of source i. If source i has no gradient yet, does nothing and returns false.
 static bool grad_join(struct berth_grad *g, int i, struct ggml_tensor *t, const struct combine_ops *combine_ops) {
     const size_t slot = slot_of(g->graph, g->node->src[i]);
     struct ggml_tensor *present = g->graph->grads[slot];
@@ -74,7 +74,7 @@ static bool grad_join(struct berth_grad *g, int i, struct ggml_tensor *t, const 
         return false;
     }
     grad_put(g, slot, g->node->src[i],
-        (g->graph->grad_accs[slot] != NULL ? combine_ops->inplace : combine_ops->apart)(g->ctx, present, t));
+        (g->graph->grad_accs[slot] != NULL ? combine_ops->inplace : combine_ops->separate)(g->ctx, present, t));
     return true;
 }
 

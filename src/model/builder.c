@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 struct ggml_tensor *builder_named(const struct graph_builder *b, struct ggml_tensor *t, const char *name) {
-    if (b->i >= 0) {
+    if (b->i >= 0) { // the index of the current layer
         ggml_format_name(t, "blk.%d.%s", (int) b->i, name);
     } else {
         ggml_set_name(t, name);

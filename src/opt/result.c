@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// result.c: the losses and counts of several evaluations, and the uncertainty of their means. All functions accept NULL.
+// result.c: the losses and counts of several evaluations, and the uncertainty of their means. The ggml_opt_result_* functions
+// accept NULL as a result.
 
 #include "opt/opt.h"
 
@@ -99,6 +100,6 @@ void ggml_opt_result_pred(ggml_opt_result_t result, int32_t *pred) {
 void ggml_opt_result_accuracy(ggml_opt_result_t result, double *accuracy, double *unc) {
     const bool counted = result != NULL && result->ncorrect >= 0 && result->ndata > 0;
     const double p = counted ? (double) result->ncorrect / (double) result->ndata : NAN;
-    const bool certain = counted && result->ndata > 1;
-    figure_set(accuracy, p, unc, certain ? sqrt(p * (1.0 - p) / (double) (result->ndata - 1)) : NAN);
+    const bool has_uncertainty = counted && result->ndata > 1;
+    figure_set(accuracy, p, unc, has_uncertainty ? sqrt(p * (1.0 - p) / (double) (result->ndata - 1)) : NAN);
 }

@@ -60,6 +60,7 @@ struct lifetime {
     int32_t first, last; // steps; first -1: no node uses the memory
 };
 
+// cached: the cached graph (sched.h) that is traced.
 static bool is_ours(const struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t base) {
     const struct ggml_tensor *t = cached->rec.tensors[base];
     return !cached->rows[base].is_placed && t->buffer != NULL && berth_galloc_owns(sched->galloc, t->buffer);
@@ -75,7 +76,7 @@ static void lifetimes_find(const struct sched_cached *cached, struct lifetime *l
         for (int k = 0; k < rec->rows[r].n_src; k++) {
             const int32_t base = sched_base(cached, rec->srcs[rec->rows[r].src + k]);
             struct lifetime *lifetime = &lifetimes[base];
-            if (base == own && rec->rows[r].names_self) {
+            if (base == own && rec->rows[r].names_self) { // a cast is its own source, but does not read it
                 continue;
             }
             if (lifetime->first < 0) { // not computed by an earlier node: an input
@@ -159,7 +160,7 @@ enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_
         if (e != NULL) {
             const struct berth_op_cost cost = berth_op_cost(node);
             e->op = ggml_op_desc(node);
-            e->bytes = (size_t) cost.read_size;
+            e->bytes = (size_t) cost.read_size; // for an op: the bytes that it reads
             e->written = (size_t) cost.written_size;
             e->flops = cost.flops;
             e->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
