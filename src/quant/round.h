@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // round.h: conversion of float to integer without undefined behaviour. berth_trunc_* and berth_round_* saturate, and NaN becomes
-// 0, as in the instructions of AArch64. Some formats, such as q4_0 and q8_0, compute the scale of a block directly, without a
-// search among several scales. So on every machine they write the bytes that the reference writes on AArch64, even for rows that
+// 0, as in the instructions of AArch64. Some formats, such as q8_0, compute the scale of a block directly, without a search
+// among several scales. So on every machine they write the bytes that the reference writes on AArch64, even for rows that
 // are not finite.
 #pragma once
 
