@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gpt2_2023_11.cpp: a C++ program for the ggml API of November 2023. A tensor allocator places the weights in a buffer of a
-// backend. A graph allocator over tensor allocators measures and places graphs. The program evaluates one sequence, or several in one
-// batch with a mask.
+// backend. A graph allocator over tensor allocators measures and places graphs. The program evaluates one sequence, or several in
+// one batch with a mask.
 
 #include "ggml/ggml-alloc.h"
 #include "ggml/ggml-backend.h"
