@@ -222,8 +222,8 @@ static struct mid_shape mid_shape_of(const struct cuda_run *r, const struct cuda
     s.n_stages = min_i64(((int64_t) r->traits->shared_max - MID_HEAD) / s.stage, MID_STAGES);
     const int64_t n_blocks = (a->m + 64 * row_groups - 1) / (64 * row_groups) * ranks * a->n_tiles * nz;
     // Not all multiprocessors can be part of large clusters (H200).
-    const int64_t usable = ranks <= 2 ? n_sm : ranks == 4 ? n_sm * 7 / 8 : n_sm * 3 / 4;
-    const int64_t n_waves = (n_blocks + usable / ranks * ranks - 1) / (usable / ranks * ranks);
+    const int64_t usable = ranks <= 2 ? n_sm : n_sm * (ranks == 4 ? 7 : 6) / 8;
+    const int64_t n_at_once = max_i64(usable / ranks, 1) * ranks, n_waves = (n_blocks + n_at_once - 1) / n_at_once;
     const int64_t n_chunks = ((a->k + chunk - 1) / chunk + ranks * chunk_groups - 1) / (ranks * chunk_groups);
     const double per_chunk = 1 + 0.5 * (double) columns_size / (double) (MID_GROUPS * 64 * bytes);
     s.cost = (double) n_waves * ((double) n_chunks * per_chunk + 2);
@@ -233,13 +233,14 @@ static struct mid_shape mid_shape_of(const struct cuda_run *r, const struct cuda
 enum ggml_status cuda_mid_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) {
     struct mid_shape best = {.n_stages = 0};
     for (int64_t row_groups = 1; row_groups <= MID_GROUPS; row_groups *= 2) {
-        for (int64_t ranks = 1; ranks <= 8; ranks *= 2) {
+        for (int64_t ranks = 1; ranks <= min_i64(8, r->traits->n_sm); ranks *= 2) {
             const struct mid_shape s = mid_shape_of(r, t, nt, a, nz, row_groups, ranks);
             if (s.n_stages >= 2 && (best.n_stages == 0 || s.cost < best.cost)) {
                 best = s;
             }
         }
     }
+    BERTH_ASSERT(best.n_stages >= 2); // four row groups fit into the shared memory of every GPU with sm_90a
     a->n_row_groups = (int) best.row_groups;
     a->n_stages = (int) best.n_stages;
     const int64_t sums = (int64_t) MID_GROUPS * nt * MID_PITCH * (int64_t) sizeof(float), rows = 64 * best.row_groups;
