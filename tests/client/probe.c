@@ -325,7 +325,9 @@ static int cmd_speed(struct llama_model *model, int n_args, char **args) {
 static int32_t likeliest(const float *logits, int32_t n) {
     int32_t best = 0;
     for (int32_t i = 1; i < n; i++) {
-        best = logits[i] > logits[best] ? i : best;
+        if (logits[i] > logits[best]) {
+            best = i;
+        }
     }
     return best;
 }
