@@ -66,13 +66,7 @@ template <class D, class P> LANE void mid_step(const D &d0, const D &d1, P p0, P
         uint32_t o0[4], o1[4];
         d0.get(p0, 2 * q + h, t, o0);
         d1.get(p1, 2 * q + h, t, o1);
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            to[8 * h + 4 * r] = o0[2 * r];
-            to[8 * h + 4 * r + 1] = o1[2 * r];
-            to[8 * h + 4 * r + 2] = o0[2 * r + 1];
-            to[8 * h + 4 * r + 3] = o1[2 * r + 1];
-        }
+        operands_put(o0, o1, to + 8 * h);
     }
 }
 

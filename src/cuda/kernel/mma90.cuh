@@ -78,13 +78,7 @@ LANE void mma_step(const D &d0, const D &d1, bytes p0, bytes p1, int q, int t, i
             d0.get(p0, 2 * q + h, t, o0);
             d1.get(p1, 2 * q + h, t, o1);
         }
-#pragma unroll
-        for (int r = 0; r < 2; r++) {
-            a[8 * h + 4 * r] = o0[2 * r];
-            a[8 * h + 4 * r + 1] = o1[2 * r];
-            a[8 * h + 4 * r + 2] = o0[2 * r + 1];
-            a[8 * h + 4 * r + 3] = o1[2 * r + 1];
-        }
+        operands_put(o0, o1, a + 8 * h);
     }
 }
 

@@ -26,6 +26,17 @@ template <int N> LANE void wgmma_pin(float *c) {
     }
 }
 
+// Orders one decoded sub of rows g (o0) and g + 8 (o1) as the A operands of two products (decode.cuh).
+LANE void operands_put(const uint32_t *o0, const uint32_t *o1, uint32_t *a) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        a[4 * r] = o0[2 * r];
+        a[4 * r + 1] = o1[2 * r];
+        a[4 * r + 2] = o0[2 * r + 1];
+        a[4 * r + 3] = o1[2 * r + 1];
+    }
+}
+
 // ---- barriers in shared memory ----
 
 LANE void bar_init(uint32_t bar, int count) {
