@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16.h: products of f16 rows with many columns: packing panels and storing tiles. The including file defines the rows (MR)
+// gemm_f16.h: products of f16 rows with several columns: packing panels and storing tiles. The including file defines the rows (MR)
 // and columns (NR) of a tile, multiples of 8.
 //
 // Elements are multiplied and added in f16. Two measures keep sums of long rows exact enough:
@@ -9,7 +9,9 @@
 // The error is a tenth of the error of adding complete rows in f16.
 //
 // Panel of x: 8 elements of each row, then the next 8 elements of each row.
-// Panel of y: the float 1 / scale of each column, then element 0 of each column, element 1 of each column, and so on.
+// Panel of y: the float 1 / scale of each column, then element 0 of each column, element 1 of each column, and so on. A vector is
+// one element of 8 columns. If that would leave many lanes unused (is_by_column), the panel holds one column after the other, and
+// a vector is 8 elements of a column.
 // Both panels are padded with zeros to a multiple of STEP elements.
 #pragma once
 
@@ -26,6 +28,14 @@
 #define PACK_AHEAD 1024 // prefetch distance in bytes
 
 // ---- panels ----
+
+// With 4 rows and 4 columns at a time, a vector per column costs as much as a vector of 8 used lanes.
+static inline bool is_by_column(int ny) {
+    return ny <= 6 || (ny > 8 && ny <= NR - 4);
+}
+static inline int64_t padded(int64_t n) {
+    return (n + STEP - 1) / STEP * STEP;
+}
 
 static void rows_transpose(uint16x8_t v[8]) {
     uint16x8_t a[8];
@@ -77,6 +87,21 @@ static void pack_x(int64_t n, void *panel, const void *x, size_t bx, int nx) {
     }
 }
 
+static void pack_y_by_column(int64_t n, uint16_t *to, const float *const *y, const float *scale, int ny) {
+    for (int c = 0; c < ny; c++) {
+        int64_t i = 0;
+        for (; i + 8 <= n; i += 8, to += 8) {
+            vst1q_u16(to, f16x8_from_f32(y[c] + i, scale[c]));
+        }
+        if (i < n) {
+            float rest[8] = {0};
+            memcpy(rest, y[c] + i, (size_t) (n - i) * sizeof *rest);
+            vst1q_u16(to, f16x8_from_f32(rest, scale[c]));
+            to += 8;
+        }
+    }
+}
+
 static void pack_y(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     float *unscale = panel, scale[NR];
     const float *rows[NR];
@@ -86,6 +111,10 @@ static void pack_y(CPU_TABLE, int64_t n, void *panel, const float *const *y, int
         unscale[c] = 1.0f / scale[c];
     }
     uint16_t *to = (uint16_t *) (void *) (unscale + NR);
+    if (is_by_column(ny)) {
+        pack_y_by_column(n, to, rows, scale, ny);
+        return;
+    }
     int64_t i = 0;
     for (; i + 8 <= n; i += 8, to += 8 * NR) {
         for (int h = 0; h < NR; h += 8) {
@@ -125,13 +154,14 @@ struct x_layout {
 
 // Called after an f16 sum overflowed.
 static __attribute__((noinline)) void tile_recompute_f32(
-    int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const uint16_t *y) {
+    int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const uint16_t *y, int ny) {
+    const int64_t column = is_by_column(ny) ? padded(n) : 1, element = is_by_column(ny) ? 1 : NR;
     memset(tile, 0, sizeof(float) * NR * (size_t) n_rows);
-    for (int64_t i = 0; i < n; i++, y += NR) {
+    for (int64_t i = 0; i < n; i++) {
         for (int r = 0; r < n_rows; r++) {
             const float v = float_of(at->x[(size_t) (i / 8) * at->step + (size_t) r * at->row + (size_t) (i % 8)]);
-            for (int c = 0; c < NR; c++) {
-                tile[r][c] = fmaf(v, float_of(y[c]), tile[r][c]);
+            for (int c = 0; c < ny; c++) {
+                tile[r][c] = fmaf(v, float_of(y[c * column + i * element]), tile[r][c]);
             }
         }
     }
@@ -146,11 +176,95 @@ static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const st
         }
     }
     if (vaddvq_f32(nan_check) != 0.0f) {
-        tile_recompute_f32(n, tile, n_rows, at, (const void *) (panel_y + NR));
+        tile_recompute_f32(n, tile, n_rows, at, (const void *) (panel_y + NR), ny);
     }
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < nx; r++) {
             s[r + c * ld_s] = tile[r][c] * panel_y[c];
+        }
+    }
+}
+
+// ---- panels by column: 4 rows by nc columns at a time ----
+// Each f16 sum has FEW_SUM / 8 products. The lanes of up to four columns are added and converted together. The number of columns
+// does not change the result.
+
+#define FEW_ROWS 4
+#define FEW_COLS 4
+#define FEW_SUM 128   // elements of a row per f16 sum
+#define FEW_AHEAD 512 // prefetch distance in bytes
+#define UNROLL _Pragma("GCC unroll 8")
+
+// Adds to sum[r] the products of n elements of row r with the columns at y, `column` elements apart. Lane c: column c.
+static inline __attribute__((always_inline)) void few_add(
+    float32x4_t *sum, const uint16_t *const *x, size_t step, const uint16_t *y, int64_t column, int64_t n, const int nc) {
+    float16x8_t t[FEW_ROWS][FEW_COLS], v[FEW_COLS];
+    UNROLL for (int r = 0; r < FEW_ROWS; r++) {
+        UNROLL for (int c = 0; c < FEW_COLS; c++) {
+            t[r][c] = vreinterpretq_f16_s32(vdupq_n_s32(0));
+        }
+    }
+    size_t at = 0;
+    for (int64_t i = 0; i < n; i += 8, at += step) {
+        UNROLL for (int c = 0; c < nc; c++) {
+            v[c] = f16_at(y + c * column + i);
+        }
+        UNROLL for (int r = 0; r < FEW_ROWS; r++) {
+            const float16x8_t u = f16_at(x[r] + at);
+            UNROLL for (int c = 0; c < nc; c++) {
+                t[r][c] = vfmaq_f16(t[r][c], u, v[c]);
+            }
+        }
+    }
+    UNROLL for (int r = 0; r < FEW_ROWS; r++) {
+        const float16x8_t two = vpaddq_f16(t[r][0], t[r][1]), all = vpaddq_f16(two, nc > 2 ? vpaddq_f16(t[r][2], t[r][3]) : two);
+        sum[r] = vaddq_f32(sum[r], vpaddq_f32(vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)));
+    }
+}
+
+// s[r * NR + c]: row r, column c.
+static inline __attribute__((always_inline)) void few_rows(
+    int64_t n, float *s, const struct x_layout *at, const uint16_t *y, const int nc) {
+    const uint16_t *x[FEW_ROWS];
+    const int64_t column = padded(n);
+    float32x4_t sum[FEW_ROWS];
+    UNROLL for (int r = 0; r < FEW_ROWS; r++) {
+        x[r] = at->x + (size_t) r * at->row;
+        sum[r] = vdupq_n_f32(0.0f);
+    }
+    for (int64_t i = 0; i < column; i += FEW_SUM) {
+        UNROLL for (int r = 0; r < FEW_ROWS; r++) {
+            for (size_t line = 0; line < FEW_SUM * sizeof *y; line += 64) {
+                __builtin_prefetch((const char *) x[r] + FEW_AHEAD + line, 0, 3);
+            }
+        }
+        few_add(sum, x, at->step, y + i, column, min_i64(column - i, FEW_SUM), nc);
+        UNROLL for (int r = 0; r < FEW_ROWS; r++) {
+            x[r] += FEW_SUM / 8 * at->step;
+        }
+    }
+    UNROLL for (int r = 0; r < FEW_ROWS; r++) {
+        float out[FEW_COLS];
+        vst1q_f32(out, sum[r]);
+        memcpy(s + r * NR, out, (size_t) nc * sizeof *out);
+    }
+}
+
+// Multiplies n_rows rows, a multiple of FEW_ROWS, with the ny columns of a panel. If the rows are unpacked, n is a multiple of 8.
+static void few_run(int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const uint16_t *y, int ny) {
+    const int n_parts = (ny + FEW_COLS - 1) / FEW_COLS, most = (ny + n_parts - 1) / n_parts;
+    for (int r = 0; r < n_rows; r += FEW_ROWS) {
+        const struct x_layout four = {at->x + (size_t) r * at->row, at->row, at->step};
+        for (int c = 0, nc; c < ny; c += nc) {
+            float *to = &tile[r][c];
+            const uint16_t *columns = y + c * padded(n);
+            nc = min_int(ny - c, most);
+            switch (nc) {
+                case 1: few_rows(n, to, &four, columns, 1); break;
+                case 2: few_rows(n, to, &four, columns, 2); break;
+                case 3: few_rows(n, to, &four, columns, 3); break;
+                default: few_rows(n, to, &four, columns, 4); break;
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16__fhm.c: products of f16 rows with many columns, in tiles of 8 by 16 (gemm_f16.h). Sums of 48 products are f16, longer
+// gemm_f16__fhm.c: products of f16 rows with several columns, in tiles of 8 by 16 (gemm_f16.h). Sums of 48 products are f16, longer
 // sums f32. FMLAL with a factor of 1 adds f16 sums to f32 sums without a conversion. Four pipes execute FMLAL, but only one pipe
 // executes conversions. Four multiply-adds per cycle with a latency of four cycles require 16 sums in progress: 8 rows times two
 // vectors. With at most 8 columns, even and odd elements have separate sums.
@@ -119,7 +119,9 @@ static inline __attribute__((always_inline)) void tile_run(
     int64_t n, float *s, int64_t ld_s, const struct x_layout *at, int nx, const void *panel_y, int ny) {
     float tile[MR][NR] = {{0}};
     const uint16_t *y = (const void *) ((const float *) panel_y + NR);
-    if (n > 0) {
+    if (is_by_column(ny)) {
+        few_run(n, tile, MR, at, y, ny);
+    } else if (n > 0) {
         (ny > 8 ? add_16 : add_8)(tile, at->x, at->row * sizeof *y, at->step * sizeof *y, y, (n + STEP - 1) / STEP);
     }
     tile_store(n, tile, MR, at, panel_y, s, ld_s, nx, ny);
@@ -135,5 +137,5 @@ static void run_rows__fhm(CPU_GEMM_ROWS_ARGS) {
 
 void cpu_tier_fhm_gemm_f16(struct cpu_kernels *k) {
     const struct cpu_gemm_rows rows = {run_rows__fhm, STEP, INT_MAX}; // INT_MAX: panels were never faster
-    k->gemm[GGML_TYPE_F16] = gemm_f16(run__fhm, 5, rows);
+    k->gemm[GGML_TYPE_F16] = gemm_f16(run__fhm, 2, rows);
 }

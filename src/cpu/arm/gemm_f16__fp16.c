@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16__fp16.c: products of f16 rows with many columns, in tiles of 16 by 8 (gemm_f16.h). Up to 192 products are summed in
+// gemm_f16__fp16.c: products of f16 rows with several columns, in tiles of 16 by 8 (gemm_f16.h). Up to 192 products are summed in
 // f16, more in f32.
 
 #define MR 16
@@ -128,7 +128,13 @@ static inline __attribute__((always_inline)) void add(float *to, float16x8_t v) 
 
 static void run__fp16(CPU_GEMM_ARGS) {
     const uint16_t *x = vx, *y = (const void *) ((const float *) vy + NR);
+    const struct x_layout at = {vx, 8, 8 * MR};
     float tile[MR][NR] = {{0}};
+    if (is_by_column(ny)) {
+        few_run(n, tile, MR, &at, y, ny);
+        tile_store(n, tile, MR, &at, vy, s, ld_s, nx, ny);
+        return;
+    }
     for (int64_t left = (n + STEP - 1) / STEP; left > 0; left -= CHUNK) {
         float16_t part[MR][NR] = {{0}};
         for (int64_t i = 0; i < CHUNK && i < left; i += SUM, x += SUM * STEP * MR, y += SUM * STEP * NR) {
@@ -138,13 +144,18 @@ static void run__fp16(CPU_GEMM_ARGS) {
             add(tile[r], vld1q_f16(part[r]));
         }
     }
-    tile_store(n, tile, MR, &(struct x_layout){vx, 8, 8 * MR}, vy, s, ld_s, nx, ny);
+    tile_store(n, tile, MR, &at, vy, s, ld_s, nx, ny);
 }
 
 static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size_t bx, const void *panel_y, int ny) {
     const struct x_layout at = {x, bx / sizeof *x, 8};
     const uint16_t *y = (const void *) ((const float *) panel_y + NR);
     float tile[ROWS][NR] = {{0}};
+    if (is_by_column(ny)) {
+        few_run(n, tile, ROWS, &at, y, ny);
+        tile_store(n, tile, ROWS, &at, panel_y, s, ld_s, ROWS, ny);
+        return;
+    }
     for (int64_t left = n / QUAD; left > 0; left -= QUADS, x += QUADS * QUAD, y += QUADS * QUAD * NR) {
         float16_t part[ROWS][NR] = {{0}};
         rows_prefetch(x, bx);
@@ -163,5 +174,5 @@ static void run_rows__fp16(CPU_GEMM_ROWS_ARGS) {
 }
 
 void cpu_tier_fp16_gemm_f16(struct cpu_kernels *k) {
-    k->gemm[GGML_TYPE_F16] = gemm_f16(run__fp16, 6, (struct cpu_gemm_rows){run_rows__fp16, QUAD, ROWS_MAX_COLS});
+    k->gemm[GGML_TYPE_F16] = gemm_f16(run__fp16, 2, (struct cpu_gemm_rows){run_rows__fp16, QUAD, ROWS_MAX_COLS});
 }
