@@ -4,28 +4,35 @@
 // vector with the same layout. panel_q.h defines line and run.
 
 #define MR 8
-#define NR 4
+#define NC 4
 #define GROUP 4
-#define MIN_COLS 4
 
 #include "cpu/arm/panel_q.h"
 #include "cpu/arm/rows_q.h"
 
 // ---- lines ----
 
-UNPACK_INLINE void x_lines4(char *to, const int32x4_t *v) {
-    const int64x2_t ab0 = vreinterpretq_s64_s32(vzip1q_s32(v[0], v[1])), ab1 = vreinterpretq_s64_s32(vzip2q_s32(v[0], v[1]));
-    const int64x2_t cd0 = vreinterpretq_s64_s32(vzip1q_s32(v[2], v[3])), cd1 = vreinterpretq_s64_s32(vzip2q_s32(v[2], v[3]));
-    vst1q_s64((int64_t *) (void *) to, vzip1q_s64(ab0, cd0));
-    vst1q_s64((int64_t *) (void *) (to + X_LINE), vzip2q_s64(ab0, cd0));
-    vst1q_s64((int64_t *) (void *) (to + 2 * X_LINE), vzip1q_s64(ab1, cd1));
-    vst1q_s64((int64_t *) (void *) (to + 3 * X_LINE), vzip2q_s64(ab1, cd1));
+UNPACK_INLINE void x_zip(uint8x16_t *v) {
+    const uint32x4_t a = vreinterpretq_u32_u8(v[0]), b = vreinterpretq_u32_u8(v[1]);
+    const uint32x4_t c = vreinterpretq_u32_u8(v[2]), d = vreinterpretq_u32_u8(v[3]);
+    const uint64x2_t ab0 = vreinterpretq_u64_u32(vzip1q_u32(a, b)), ab1 = vreinterpretq_u64_u32(vzip2q_u32(a, b));
+    const uint64x2_t cd0 = vreinterpretq_u64_u32(vzip1q_u32(c, d)), cd1 = vreinterpretq_u64_u32(vzip2q_u32(c, d));
+    v[0] = vreinterpretq_u8_u64(vzip1q_u64(ab0, cd0));
+    v[1] = vreinterpretq_u8_u64(vzip2q_u64(ab0, cd0));
+    v[2] = vreinterpretq_u8_u64(vzip1q_u64(ab1, cd1));
+    v[3] = vreinterpretq_u8_u64(vzip2q_u64(ab1, cd1));
 }
 
-UNPACK_INLINE void x_bytes(char *to, const int8x16_t *v) {
-    const int32x4_t words[4] = {
-        vreinterpretq_s32_s8(v[0]), vreinterpretq_s32_s8(v[1]), vreinterpretq_s32_s8(v[2]), vreinterpretq_s32_s8(v[3])};
-    x_lines4(to, words);
+UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales, const int distance) {
+    const int8x8x2_t ab = vzip_s8(scales[0], scales[1]), cd = vzip_s8(scales[2], scales[3]);
+    for (int j = 0; j < 2; j++, to += 4 * distance) { // four runs: a b c d of each run
+        const int16x4x2_t abcd = vzip_s16(vreinterpret_s16_s8(ab.val[j]), vreinterpret_s16_s8(cd.val[j]));
+        for (int i = 0; i < 2; i++) {
+            const int16x8_t two = vmovl_s8(vreinterpret_s8_s16(abcd.val[i]));
+            vst1q_s32((int32_t *) (void *) (to + 2 * i * distance), vmovl_s16(vget_low_s16(two)));
+            vst1q_s32((int32_t *) (void *) (to + (2 * i + 1) * distance), vmovl_high_s16(two));
+        }
+    }
 }
 
 UNPACK_INLINE void y_number(char *line, int c, float v) {
@@ -101,7 +108,7 @@ UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int 
         y += LINES(32) * Y_LINE;
         TILE(ADD)
     }
-    float tile[NR][MR];
+    float tile[NC][MR];
     TILE(STORE)
     store_tile(tile, s, ld_s, nx, ny);
 }
@@ -110,14 +117,33 @@ UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int 
 #define ZERO_RUN(p, c) int32x4_t t##p##c = zeros();
 #define ADD_RUN(p, c) block_sum##p##c = vmlaq_s32(block_sum##p##c, t##p##c, scale##p);
 #define ADD_BLOCK(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vcvtq_f32_s32(block_sum##p##c), d_x##p), d_y, c);
+#define MIN_DOT(p, c) t##p##c = vdotq_laneq_s32(t##p##c, min_x##p, sum_y, c);
+#define MIN_SHIFT(p, c) t##p##c = vshlq_n_s32(t##p##c, 7);
+#define ADD_BLOCK_MIN(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vcvtq_f32_s32(t##p##c), d_x##p), d_y, c);
+#define MIN_DOTS(sums) \
+    for (int j = 0; j < LINES(n_runs); j++) { \
+        const int8x16_t min_x0 = s8_at(mins + j * X_LINE), min_x1 = s8_at(mins + j * X_LINE + 16); \
+        const int8x16_t sum_y = s8_at((sums) + j * Y_LINE); \
+        TILE(MIN_DOT) \
+    }
 
 UNPACK_INLINE void run_256(
     int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int n_runs, const bool has_min) {
     TILE(SUM)
     for (int64_t i = 0; i < n / QK_K; i++) {
-        const char *d_x = x, *scales = x + X_LINE, *mins = scales + n_runs * X_LINE, *d = y, *sums = y + Y_LINE;
-        x = has_min ? mins + n_runs * X_LINE : mins;
-        y = has_min ? sums + n_runs * Y_LINE : sums;
+        const char *d_at = x, *scales = x + (X_HEAD_256(n_runs, has_min) - n_runs) * X_LINE;
+        const float32x4_t d_y = f32_at(y);
+        if (has_min) {
+            const char *mins = x + 2 * X_LINE, *sums = y + Y_LINE;
+            const float32x4_t d_x0 = f32_at(x + X_LINE), d_x1 = f32_at(x + X_LINE + 16);
+            TILE(ZERO_RUN)
+            MIN_DOTS(sums)
+            TILE(MIN_SHIFT)
+            MIN_DOTS(sums + LINES(n_runs) * Y_LINE)
+            TILE(ADD_BLOCK_MIN)
+        }
+        x += X_HEAD_256(n_runs, has_min) * X_LINE;
+        y += Y_HEAD_256(n_runs, has_min) * Y_LINE;
         TILE(ZERO_BLOCK)
         for (int r = 0; r < n_runs; r++) {
             TILE(ZERO_RUN)
@@ -130,27 +156,23 @@ UNPACK_INLINE void run_256(
             y += LINES(QK_K) / n_runs * Y_LINE;
             const int32x4_t scale0 = s32_at(scales + r * X_LINE), scale1 = s32_at(scales + r * X_LINE + 16);
             TILE(ADD_RUN)
-            if (has_min) {
-                const float32x4_t min_x0 = f32_at(mins + r * X_LINE), min_x1 = f32_at(mins + r * X_LINE + 16);
-                const float32x4_t sum_y = f32_at(sums + r * Y_LINE);
-                TILE(ADD_MIN)
-            }
         }
-        const float32x4_t d_x0 = f32_at(d_x), d_x1 = f32_at(d_x + 16), d_y = f32_at(d);
+        const float32x4_t d_x0 = f32_at(d_at), d_x1 = f32_at(d_at + 16);
         TILE(ADD_BLOCK)
     }
-    float tile[NR][MR];
+    float tile[NC][MR];
     TILE(STORE)
     store_tile(tile, s, ld_s, nx, ny);
 }
+GEMM_Q_RUNS
 
 // ---- rows that are not packed into panels (kernels.h: cpu_gemm_rows) ----
 
 // factor: 1/16 for q4_0, whose bytes are 16 times the value, else 1.
 UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t ld_s, int ny) {
-    float tile[NR][MR];
+    float tile[NC][MR];
     for (int r = 0; r < MR; r++) {
-        for (int c = 0; c < NR; c++) {
+        for (int c = 0; c < NC; c++) {
             tile[c][r] = sum[r][c] * factor;
         }
     }
@@ -160,10 +182,13 @@ UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t 
 #define ROWS_RUN(type, factor) \
     static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
         const float base[4] = {BASE, BASE, BASE, BASE}; \
-        float32x4_t sum[MR]; \
-        four_##type(n, vx, bx, vy, base, sum); \
-        four_##type(n, (const char *) vx + 4 * bx, bx, vy, base, sum + 4); \
-        store_rows(sum, factor, s, ld_s, ny); \
+        const char *y = vy; \
+        for (int c = 0; c < ny; c += NC, y += TILE_SIZE(n, 32, Y_HEAD_32(0))) { \
+            float32x4_t sum[MR]; \
+            four_##type(n, vx, bx, y, base, sum); \
+            four_##type(n, (const char *) vx + 4 * bx, bx, y, base, sum + 4); \
+            store_rows(sum, factor, s + c * ld_s, ld_s, min_int(ny - c, NC)); \
+        } \
     }
 ROWS_RUN(q8_0, 1.0f)
 ROWS_RUN(q4_0, 0.0625f)
@@ -193,80 +218,132 @@ ROWS_RUN(mxfp4, 1.0f)
 #define ROW_ZERO_BLOCK(r) int32x4_t block_sum##r = zeros();
 #define ROW_ZERO_RUN(r) int32x4_t t##r = zeros();
 #define ROW_ADD_RUN(r) block_sum##r = vmlaq_laneq_s32(block_sum##r, t##r, scale, r);
-#define ROW_ADD_MIN(r) sum[r] = vfmaq_laneq_f32(sum[r], sum_y, min_x, r);
+// n_runs / 4 lines of sums. mins: lanes of four minima.
+#define ROW_MIN_DOT(r, at, k) t##r = vdotq_laneq_s32(t##r, s8_at((at) + (k) *Y_LINE), x->mins[r], k);
+#define ROW_MIN_DOTS_AT(at, k) ROW_MIN_DOT(0, at, k) ROW_MIN_DOT(1, at, k) ROW_MIN_DOT(2, at, k) ROW_MIN_DOT(3, at, k)
+#define ROW_MIN_DOTS(at) \
+    ROW_MIN_DOTS_AT(at, 0) \
+    ROW_MIN_DOTS_AT(at, 1) \
+    if (n_runs == 16) { \
+        ROW_MIN_DOTS_AT(at, 2) \
+        ROW_MIN_DOTS_AT(at, 3) \
+    }
+#define ROW_MIN_SHIFT(r) t##r = vshlq_n_s32(t##r, 7);
+#define ROW_ADD_MIN(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(t##r), dmin_x, r), d_y);
 #define ROW_ADD_BLOCK(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(block_sum##r), d_x, r), d_y);
 
-// As run_256, for four unpacked rows. v: elements as bytes. head: scales and minima, as heads_<type> stores them.
-UNPACK_INLINE void rows_256(float32x4_t *sum, float32x4_t d_x, const char *head, int8x16_t (*v)[16], const char *y,
-    const int n_runs, const bool has_min) {
-    const float32x4_t d_y = f32_at(y);
-    const char *sums = y + Y_LINE, *lines = has_min ? sums + n_runs * Y_LINE : sums;
+// A block of four rows.
+struct rows_block {
+    int8x16_t v[GROUP][16];  // elements
+    int8x16_t mins[GROUP];   // of each run
+    int32x4_t scale[16];     // of each run; lane r: row r
+    float32x4_t d_x, dmin_x; // lane r: row r
+};
+
+#define ROWS_UNPACK(type, n_runs, dmin_of, offset) \
+    static __attribute__((noinline)) void rows_unpack_##type(struct rows_block *restrict to, const void *const *blocks) { \
+        ROW_BLOCKS(type) \
+        struct head head[GROUP]; \
+        for (int r = 0; r < GROUP; r++) { \
+            int8x16_t v[16]; \
+            unpack_##type(row[r], v); \
+            for (int j = 0; j < 16; j++) { \
+                to->v[r][j] = (offset) == 0 ? v[j] : vsubq_s8(v[j], vdupq_n_s8(offset)); \
+            } \
+            head[r] = head_##type(row[r]); \
+            to->mins[r] = head[r].mins; \
+        } \
+        x_scales((char *) to->scale, head, n_runs, sizeof *to->scale); \
+        to->d_x = D_OF(row[0], row[1], row[2], row[3]); \
+        to->dmin_x = dmin_of(row[0], row[1], row[2], row[3]); \
+    }
+ROWS_UNPACK(q4_K, 8, DMIN_OF, 0)
+ROWS_UNPACK(q5_K, 8, DMIN_OF, 0)
+ROWS_UNPACK(iq4_xs, 8, D_OF, 0)
+ROWS_UNPACK(q3_K, 16, D_OF, 4)
+ROWS_UNPACK(q6_K, 16, D_OF, 32)
+ROWS_UNPACK(q2_K, 16, DMIN_OF, 0)
+
+// As run_256, for four unpacked rows and a tile of y.
+UNPACK_INLINE void rows_256(float32x4_t *sum, const struct rows_block *x, const char *y, const int n_runs, const bool has_min) {
+    const float32x4_t d_y = f32_at(y), d_x = x->d_x, dmin_x = x->dmin_x;
+    const char *sums = y + Y_LINE, *lines = y + Y_HEAD_256(n_runs, has_min) * Y_LINE;
+    if (has_min) {
+        EACH_ROW(ROW_ZERO_RUN)
+        ROW_MIN_DOTS(sums)
+        EACH_ROW(ROW_MIN_SHIFT)
+        ROW_MIN_DOTS(sums + LINES(n_runs) * Y_LINE)
+        EACH_ROW(ROW_ADD_MIN)
+    }
     EACH_ROW(ROW_ZERO_BLOCK)
     for (int run = 0; run < n_runs; run++, lines += LINES(QK_K) / n_runs * Y_LINE) {
         EACH_ROW(ROW_ZERO_RUN)
         if (n_runs == 8) {
-            ROWS_DOTS(ROWS_RUN_32, &v[0][2 * run], lines);
+            ROWS_DOTS(ROWS_RUN_32, &x->v[0][2 * run], lines);
         } else {
-            ROWS_DOTS(ROWS_RUN_16, &v[0][run], lines);
+            ROWS_DOTS(ROWS_RUN_16, &x->v[0][run], lines);
         }
-        const int32x4_t scale = s32_at(head + run * X_LINE);
+        const int32x4_t scale = x->scale[run];
         EACH_ROW(ROW_ADD_RUN)
-        if (has_min) {
-            const float32x4_t min_x = f32_at(head + (n_runs + run) * X_LINE), sum_y = f32_at(sums + run * Y_LINE);
-            EACH_ROW(ROW_ADD_MIN)
-        }
     }
     EACH_ROW(ROW_ADD_BLOCK)
 }
 
-#define ROWS_RUN_256(type, n_head, offset, n_runs, has_min) \
-    static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
-        const int nx = MR; \
-        float32x4_t sum[MR]; \
-        for (int g = 0; g < MR / GROUP; g++) { \
-            const char *x = vx, *y = vy; \
-            ROWS_OF(type) \
+// unpack: rows_unpack_<type>. x_size: bytes of a block.
+typedef void (*rows_unpack_t)(struct rows_block *to, const void *const *blocks);
+#define ROWS_256(name, n_runs, has_min) \
+    static __attribute__((noinline)) void rows_##name(CPU_GEMM_ROWS_ARGS, rows_unpack_t unpack, size_t x_size) { \
+        const size_t tile_size = TILE_SIZE(n, QK_K, Y_HEAD_256(n_runs, has_min)); \
+        float32x4_t sum[NR / NC][MR]; \
+        memset(sum, 0, sizeof sum); \
+        for (int g = 0; g < MR; g += GROUP) { \
+            const char *y = vy, *row[GROUP]; \
             for (int r = 0; r < GROUP; r++) { \
-                sum[g * GROUP + r] = vdupq_n_f32(0.0f); \
+                row[r] = (const char *) vx + (size_t) (g + r) * bx; \
             } \
-            for (int64_t i = 0; i < n / QK_K; i++, y += (1 + ((has_min) ? (n_runs) : 0) + LINES(QK_K)) * Y_LINE) { \
-                char head[(n_head) *X_LINE]; \
-                int8x16_t v[GROUP][16]; \
-                for (int r = 0; r < GROUP; r++) { \
-                    unpack_##type(row[r], v[r]); \
-                    for (int j = 0; j < 16 && (offset) != 0; j++) { \
-                        v[r][j] = vsubq_s8(v[r][j], vdupq_n_s8(offset)); \
-                    } \
+            for (int64_t i = 0; i < n / QK_K; i++, y += (Y_HEAD_256(n_runs, has_min) + LINES(QK_K)) * Y_LINE) { \
+                struct rows_block block; \
+                unpack(&block, (const void *const *) row); \
+                rows_256(sum[0] + g, &block, y, n_runs, has_min); \
+                if (ny > NC) { \
+                    rows_256(sum[1] + g, &block, y + tile_size, n_runs, has_min); \
                 } \
-                heads_##type(head, row); \
-                rows_256(sum + g * GROUP, D_OF(row[0], row[1], row[2], row[3]), head, v, y, n_runs, has_min); \
-                NEXT_BLOCKS \
+                for (int r = 0; r < GROUP; r++) { \
+                    row[r] += x_size; \
+                } \
             } \
         } \
-        store_rows(sum, 1.0f, s, ld_s, ny); \
+        for (int c = 0; c < ny; c += NC) { \
+            store_rows(sum[c / NC], 1.0f, s + c * ld_s, ld_s, min_int(ny - c, NC)); \
+        } \
     }
-ROWS_RUN_256(q4_K, 16, 0, 8, true)
-ROWS_RUN_256(q5_K, 16, 0, 8, true)
-ROWS_RUN_256(q6_K, 16, 32, 16, false)
-ROWS_RUN_256(q3_K, 16, 4, 16, false)
-ROWS_RUN_256(q2_K, 32, 0, 16, true)
-ROWS_RUN_256(iq4_xs, 8, 0, 8, false)
-
-GEMM_Q_TIER(static void panels)
+ROWS_256(k8, 8, false)
+ROWS_256(k8_min, 8, true)
+ROWS_256(k16, 16, false)
+ROWS_256(k16_min, 16, true)
+#define ROWS_K(type, runs) \
+    static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
+        rows_##runs(n, s, ld_s, vx, bx, vy, ny, rows_unpack_##type, sizeof(block_##type)); \
+    }
+ROWS_K(q4_K, k8_min)
+ROWS_K(q5_K, k8_min)
+ROWS_K(iq4_xs, k8)
+ROWS_K(q3_K, k16)
+ROWS_K(q6_K, k16)
+ROWS_K(q2_K, k16_min)
 
 void cpu_tier_dotprod_gemm_q(struct cpu_kernels *k) {
-    panels(k);
-#define ROWS(TYPE, type, step, least, most) \
-    k->gemm[GGML_TYPE_##TYPE].rows = (struct cpu_gemm_rows){rows_##type, step, most}; \
-    k->gemm[GGML_TYPE_##TYPE].min_cols = least;
-    ROWS(Q8_0, q8_0, 32, 2, 28)
-    ROWS(Q4_0, q4_0, 32, 3, 12)
-    ROWS(IQ4_NL, iq4_nl, 32, 3, 12)
-    ROWS(MXFP4, mxfp4, 32, 3, 12)
-    ROWS(Q4_K, q4_K, QK_K, 4, 4)
-    ROWS(Q5_K, q5_K, QK_K, 3, 4)
-    ROWS(Q6_K, q6_K, QK_K, 3, 4)
-    ROWS(Q3_K, q3_K, QK_K, 3, 4)
-    ROWS(Q2_K, q2_K, QK_K, 3, 4)
-    ROWS(IQ4_XS, iq4_xs, QK_K, 3, 4)
+    GEMM_Q_32(Q8_0, q8_0, rows_q8_0, 2, 28)
+    GEMM_Q_32(Q4_0, q4_0, rows_q4_0, 3, 12)
+    GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, 3, 12)
+    GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 3, 12)
+    GEMM_Q_32(Q5_0, q5_0, NULL, 4, 0)
+    GEMM_Q_32_MIN(Q4_1, q4_1, NULL, 4, 0)
+    GEMM_Q_32_MIN(Q5_1, q5_1, NULL, 4, 0)
+    GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, 3, 8)
+    GEMM_Q_256(Q5_K, q5_K, k8_min, k8_min, 8, 1, 3, 8)
+    GEMM_Q_256(IQ4_XS, iq4_xs, k, k8, 8, 0, 3, 8)
+    GEMM_Q_256(Q3_K, q3_K, k, k16, 16, 0, 3, 8)
+    GEMM_Q_256(Q6_K, q6_K, k, k16, 16, 0, 3, 8)
+    GEMM_Q_256(Q2_K, q2_K, k16_min, k16_min, 16, 1, 3, 8)
 }

@@ -1,34 +1,43 @@
 // SPDX-License-Identifier: MIT
-// panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with many columns (gemm_q__*.c). Rows are
+// panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with several columns (gemm_q__*.c). Rows are
 // unpacked once for all columns. Elements are bytes, in the order in which the tier multiplies them.
 //
-// A panel consists of lines. A line of x has 16 bytes for each group of GROUP rows: STEP bytes or one number of each row. A line
-// of y has STEP bytes or one number of each column. Run: 16 or 32 elements with a common scale. The lines of a block ([..]?: only
-// for formats with minima):
+// A panel of x holds MR rows. A panel of y consists of NR / NC tiles of NC columns. With few columns, only the first tiles are
+// packed and multiplied. Panels and tiles consist of lines. A line of x has 16 bytes for each group of GROUP rows: STEP bytes or
+// one number of each row. A line of y has STEP bytes or one number of each column. Run: 16 or 32 elements with a common scale. The
+// lines of a block ([..]?: only for formats with minima):
 //   blocks of 32:  x: [scale] [minimum]? [bytes: LINES(32) lines]
 //                  y: [scale] [sum]? [bytes: LINES(32) lines]
-//   blocks of 256: x: [d] [scales as int32: a line per run] [minima as float: a line per run]? [bytes: LINES(256) lines]
-//                  y: [d] [sums as float: a line per run]? [bytes: LINES(256) lines]
-// Missing rows and columns are copies of the first one. Their results are not stored.
+//   blocks of 256: x: [d] [dmin]? [minima as bytes: LINES(n_runs) lines]? [scales as int32: a line per run] [bytes: LINES(256)]
+//                  y: [d] [sums of runs as bytes: LINES(n_runs) lines hi, as many lo]? [bytes: LINES(256) lines]
+// A sum of a run has 13 bits. The negated sum is stored as two bytes, 128 hi + lo. Because it is negated, the kernel adds the
+// products with minima. Missing rows and columns are copies of the first one. Their results are not stored.
 //
-// The including file defines MR, NR and GROUP, and these functions for the layout of numbers within a line:
-//   x_lines4(to, v)      stores four numbers v[r] of each row r of a group; number j goes to line j
-//   x_bytes(to, v)       stores 16 bytes v[r] of each row r of a group in LINES(16) lines
-//   y_number(line, c, v) stores a number v of column c
+// The including file defines MR, NC and GROUP, and these functions for the layout within a line:
+//   x_zip(v)             v[r]: 16 bytes of row r of a group; afterwards, v[i] is line i: bytes STEP i to STEP i + STEP - 1 of each row
+//   x_scales8(to, v, d)  stores 8 scales v[r] of each row r of a group in 8 lines, d bytes apart
+//   y_number(line, c, v) stores a number v of column c of a tile
 #pragma once
 
 #include "cpu/arm/quantize.h"
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
 
+#define NR 8                     // columns of a panel
 #define AHEAD 512                // bytes: prefetch distance within a row
 #define STEP (16 / GROUP)        // bytes of each row or column in a line
 #define LINES(n) ((n) / STEP)    // lines of n elements
 #define X_LINE (MR / GROUP * 16) // bytes of a line of x
-#define Y_LINE (NR * STEP)       // bytes of a line of y
+#define Y_LINE (NC * STEP)       // bytes of a line of y
 
-UNPACK_INLINE void x_lines4(char *to, const int32x4_t *v);
-UNPACK_INLINE void x_bytes(char *to, const int8x16_t *v);
+// Lines before the bytes of a block.
+#define X_HEAD_32(has_min) (1 + (has_min))
+#define Y_HEAD_32(has_min) (1 + (has_min))
+#define X_HEAD_256(n_runs, has_min) (1 + (n_runs) + ((has_min) ? 1 + LINES(n_runs) : 0))
+#define Y_HEAD_256(n_runs, has_min) (1 + ((has_min) ? 2 * LINES(n_runs) : 0))
+
+UNPACK_INLINE void x_zip(uint8x16_t *v);
+UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales, int distance);
 UNPACK_INLINE void y_number(char *line, int c, float v);
 
 // ---- helpers for the products ----
@@ -45,7 +54,7 @@ UNPACK_INLINE int32x4_t s32_at(const char *at) {
     return vld1q_s32((const int32_t *) (const void *) at);
 }
 
-UNPACK_INLINE void store_tile(float tile[NR][MR], float *s, int64_t ld_s, int nx, int ny) {
+UNPACK_INLINE void store_tile(float tile[NC][MR], float *s, int64_t ld_s, int nx, int ny) {
     for (int c = 0; c < ny; c++) {
         if (nx == MR) { // constant size, so that the copy is inlined
             memcpy(s + c * ld_s, tile[c], sizeof tile[c]);
@@ -57,268 +66,278 @@ UNPACK_INLINE void store_tile(float tile[NR][MR], float *s, int64_t ld_s, int nx
 
 // ---- panels of y ----
 
-UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q) {
-    for (int j = 0; j < LINES(32); j++) {
+// Stores n bytes of column c of a tile, from the first of LINES(n) lines on.
+UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q, const int n) {
+    for (int j = 0; j < LINES(n); j++) {
         memcpy(to + j * Y_LINE + c * STEP, q + j * STEP, STEP);
     }
 }
 
-static void pack_y_q8_0(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
-    for (int c = 0; c < NR; c++) {
-        const float *from = y[c < ny ? c : 0];
-        char *to = panel;
-        for (int64_t i = 0; i < n; i += 32, to += (1 + LINES(32)) * Y_LINE) {
-            block_q8_0 b;
-            block_q8_0_of(from + i, &b);
-            y_number(to, c, f16_as_float(&b.d));
-            y_bytes(to + Y_LINE, c, b.qs);
-        }
-    }
-}
+#define TILE_SIZE(n, n_block, y_head) ((size_t) ((n) / (n_block)) * (size_t) (((y_head) + LINES(n_block)) * Y_LINE))
 
-static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
-    for (int c = 0; c < NR; c++) {
-        const float *from = y[c < ny ? c : 0];
-        char *to = panel;
-        for (int64_t i = 0; i < n; i += 32, to += (2 + LINES(32)) * Y_LINE) {
-            block_q8_1 b;
-            block_q8_1_of(from + i, &b);
-            y_number(to, c, f16_as_float(&b.d));
-            y_number(to + Y_LINE, c, f16_as_float(&b.s));
-            y_bytes(to + 2 * Y_LINE, c, b.qs);
-        }
+// Defines pack_y_<y>, which calls column(n, tile, c, from) for each column of the tiles that have columns.
+#define PACK_Y(y_type, n_block, y_head, column) \
+    static void pack_y_##y_type(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \
+        for (int c = 0; c < ny || c % NC != 0; c++) { \
+            column(n, (char *) panel + (size_t) (c / NC) * TILE_SIZE(n, n_block, y_head), c % NC, y[c < ny ? c : 0]); \
+        } \
+    }
+
+UNPACK_INLINE void y_column_q8_0(int64_t n, char *to, int c, const float *from) {
+    for (int64_t i = 0; i < n; i += 32, to += (Y_HEAD_32(0) + LINES(32)) * Y_LINE) {
+        block_q8_0 b;
+        block_q8_0_of(from + i, &b);
+        y_number(to, c, f16_as_float(&b.d));
+        y_bytes(to + Y_LINE, c, b.qs, 32);
     }
 }
+PACK_Y(q8_0, 32, Y_HEAD_32(0), y_column_q8_0)
+
+UNPACK_INLINE void y_column_q8_1(int64_t n, char *to, int c, const float *from) {
+    for (int64_t i = 0; i < n; i += 32, to += (Y_HEAD_32(1) + LINES(32)) * Y_LINE) {
+        block_q8_1 b;
+        block_q8_1_of(from + i, &b);
+        y_number(to, c, f16_as_float(&b.d));
+        y_number(to + Y_LINE, c, f16_as_float(&b.s));
+        y_bytes(to + 2 * Y_LINE, c, b.qs, 32);
+    }
+}
+PACK_Y(q8_1, 32, Y_HEAD_32(1), y_column_q8_1)
 
 // n_sums: runs with sums in the panel: 0, 8 or 16.
-UNPACK_INLINE void pack_y_q8_K(int64_t n, char *panel, const float *const *y, int ny, const int n_sums) {
-    for (int c = 0; c < NR; c++) {
-        const float *from = y[c < ny ? c : 0];
-        char *to = panel;
-        for (int64_t i = 0; i < n; i += QK_K, to += (1 + n_sums + LINES(QK_K)) * Y_LINE) {
-            block_q8_K b;
-            block_q8_K_of(from + i, &b);
-            y_number(to, c, b.d);
-            for (int r = 0; r < n_sums; r++) {
-                const int sum = n_sums == 16 ? b.bsums[r] : b.bsums[2 * r] + b.bsums[2 * r + 1];
-                y_number(to + (1 + r) * Y_LINE, c, b.d * (float) sum);
-            }
-            for (int j = 0; j < 8; j++) {
-                y_bytes(to + (1 + n_sums + LINES(32) * j) * Y_LINE, c, b.qs + 32 * j);
-            }
+UNPACK_INLINE void y_column_q8_K(int64_t n, char *to, int c, const float *from, const int n_sums) {
+    for (int64_t i = 0; i < n; i += QK_K, to += (Y_HEAD_256(n_sums, n_sums > 0) + LINES(QK_K)) * Y_LINE) {
+        block_q8_K b;
+        int8_t hi[16], lo[16];
+        block_q8_K_of(from + i, &b);
+        for (int r = 0; r < n_sums; r++) {
+            const int sum = n_sums == 16 ? -b.bsums[r] : -(b.bsums[2 * r] + b.bsums[2 * r + 1]), low = ((sum + 64) & 127) - 64;
+            lo[r] = (int8_t) low;
+            hi[r] = (int8_t) ((sum - low) / 128);
         }
+        y_number(to, c, b.d);
+        y_bytes(to + Y_LINE, c, hi, n_sums);
+        y_bytes(to + (1 + LINES(n_sums)) * Y_LINE, c, lo, n_sums);
+        y_bytes(to + Y_HEAD_256(n_sums, n_sums > 0) * Y_LINE, c, b.qs, QK_K);
     }
 }
-
-static void pack_y_k(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
-    pack_y_q8_K(n, panel, y, ny, 0);
-}
-static void pack_y_k8_min(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
-    pack_y_q8_K(n, panel, y, ny, 8);
-}
-static void pack_y_k16_min(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
-    pack_y_q8_K(n, panel, y, ny, 16);
-}
+#define PACK_Y_K(y_type, n_sums) \
+    UNPACK_INLINE void y_column_##y_type(int64_t n, char *to, int c, const float *from) { \
+        y_column_q8_K(n, to, c, from, n_sums); \
+    } \
+    PACK_Y(y_type, QK_K, Y_HEAD_256(n_sums, n_sums > 0), y_column_##y_type)
+PACK_Y_K(k, 0)
+PACK_Y_K(k8_min, 8)
+PACK_Y_K(k16_min, 16)
 
 // ---- panels of x ----
+// The blocks of a group are zipped before they are unpacked: zipped[i] is a block whose vectors consist of line i of each vector
+// (x_zip). Unpacking computes each byte of a vector from the same byte of other vectors. So unpacking zipped[i] gives lines, and
+// fewer vectors are zipped than after unpacking.
 
-// Stores the scales of 8 runs of a group in 8 lines.
-UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
-    int32x4_t lo[GROUP], hi[GROUP];
-    for (int r = 0; r < GROUP; r++) {
-        const int16x8_t v = vmovl_s8(scales[r]);
-        lo[r] = vmovl_s16(vget_low_s16(v));
-        hi[r] = vmovl_high_s16(v);
+#define ZIP(field) \
+    for (size_t at = 0; at < sizeof zipped[0].field; at += 16) { \
+        uint8x16_t v[GROUP]; \
+        for (int r = 0; r < GROUP; r++) { \
+            v[r] = vld1q_u8((const uint8_t *) row[r]->field + at); \
+        } \
+        x_zip(v); \
+        for (int r = 0; r < GROUP; r++) { \
+            vst1q_u8((uint8_t *) zipped[r].field + at, v[r]); \
+        } \
     }
-    x_lines4(to, lo);
-    x_lines4(to + 4 * X_LINE, hi);
-}
+// Zips the fifth bits of q5_0 and q5_1: 16 bits belong to a vector.
+#define ZIP_BITS(field) \
+    for (int i = 0; i < GROUP; i++) { \
+        uint32_t bits, line = 0; \
+        for (int r = 0; r < GROUP; r++) { \
+            memcpy(&bits, row[r]->field, sizeof bits); \
+            line |= (bits >> STEP * i & ((1u << STEP) - 1) * 0x10001u) << STEP * r; \
+        } \
+        memcpy(zipped[i].field, &line, sizeof line); \
+    }
 
-// Stores the minima of 8 runs in 8 lines, times -dmin, so that the kernel adds them.
-UNPACK_INLINE void x_mins8(char *to, const int8x8_t *mins, const float *dmin) {
-    int32x4_t lo[GROUP], hi[GROUP];
-    for (int r = 0; r < GROUP; r++) {
-        const int16x8_t v = vmovl_s8(mins[r]);
-        lo[r] = vreinterpretq_s32_f32(vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), -dmin[r]));
-        hi[r] = vreinterpretq_s32_f32(vmulq_n_f32(vcvtq_f32_s32(vmovl_high_s16(v)), -dmin[r]));
-    }
-    x_lines4(to, lo);
-    x_lines4(to + 4 * X_LINE, hi);
+UNPACK_INLINE void x_line(char *to, int8x16_t v) {
+    vst1q_s8((int8_t *) to, v);
 }
 
 #define X_NUMBERS(line, of, row) vst1q_f32((float *) (void *) (line), of((row)[0], (row)[1], (row)[GROUP - 2], (row)[GROUP - 1]))
 
-#define ROWS_OF(type) \
+// x_block_<type> stores a block of a group. row[r]: the block of row r.
+#define ROW_BLOCKS(type) \
     const block_##type *row[GROUP]; \
     for (int r = 0; r < GROUP; r++) { \
-        row[r] = (const void *) ((const char *) x + (g * GROUP + r < nx ? (size_t) (g * GROUP + r) * bx : 0)); \
-    }
-#define NEXT_BLOCKS \
-    for (int r = 0; r < GROUP; r++) { \
+        row[r] = blocks[r]; \
         for (size_t line = 0; line < sizeof *row[r]; line += 64) { \
             __builtin_prefetch((const char *) row[r] + AHEAD + line, 0, 3); \
         } \
-        row[r]++; \
     }
-
-#define PACK_32(type, has_min, mins_of) \
-    static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
-        for (int g = 0; g < MR / GROUP; g++) { \
-            ROWS_OF(type) \
-            char *to = (char *) panel + g * 16; \
-            for (int64_t i = 0; i < n / 32; i++, to += (1 + has_min + LINES(32)) * X_LINE) { \
-                int8x16_t lo[GROUP], hi[GROUP]; \
-                for (int r = 0; r < GROUP; r++) { \
-                    const struct q32 q = unpack_##type(row[r]); \
-                    lo[r] = q.lo; \
-                    hi[r] = q.hi; \
-                } \
-                X_NUMBERS(to, scales_##type, row); \
-                if (has_min) { \
-                    X_NUMBERS(to + X_LINE, mins_of, row); \
-                } \
-                x_bytes(to + (1 + has_min) * X_LINE, lo); \
-                x_bytes(to + (1 + has_min + LINES(16)) * X_LINE, hi); \
-                NEXT_BLOCKS \
-            } \
+#define X_BLOCK_32(type, has_min, mins_of, zip) \
+    UNPACK_INLINE void x_block_##type(char *to, const void *const *blocks) { \
+        ROW_BLOCKS(type) \
+        block_##type zipped[GROUP]; \
+        zip; \
+        X_NUMBERS(to, scales_##type, row); \
+        if (has_min) { \
+            X_NUMBERS(to + X_LINE, mins_of, row); \
+        } \
+        to += X_HEAD_32(has_min) * X_LINE; \
+        for (int i = 0; i < GROUP; i++) { \
+            const struct q32 q = unpack_##type(&zipped[i]); \
+            x_line(to + i * X_LINE, q.lo); \
+            x_line(to + (LINES(16) + i) * X_LINE, q.hi); \
         } \
     }
 #define NO_MINS(a, b, c, d) vdupq_n_f32(0.0f)
-PACK_32(q8_0, 0, NO_MINS)
-PACK_32(q4_0, 0, NO_MINS)
-PACK_32(q5_0, 0, NO_MINS)
-PACK_32(iq4_nl, 0, NO_MINS)
-PACK_32(mxfp4, 0, NO_MINS)
-PACK_32(q4_1, 1, mins_q4_1)
-PACK_32(q5_1, 1, mins_q5_1)
+X_BLOCK_32(q8_0, 0, NO_MINS, ZIP(qs))
+X_BLOCK_32(q4_0, 0, NO_MINS, ZIP(qs))
+X_BLOCK_32(q5_0, 0, NO_MINS, ZIP(qs) ZIP_BITS(qh))
+X_BLOCK_32(iq4_nl, 0, NO_MINS, ZIP(qs))
+X_BLOCK_32(mxfp4, 0, NO_MINS, ZIP(qs))
+X_BLOCK_32(q4_1, 1, mins_q4_1, ZIP(qs))
+X_BLOCK_32(q5_1, 1, mins_q5_1, ZIP(qs) ZIP_BITS(qh))
 
-#define HEADS_6BIT(type) \
-    UNPACK_INLINE void heads_##type(char *to, const block_##type *const *row) { \
-        int8x8_t scales[GROUP], mins[GROUP]; \
-        float dmin[GROUP]; \
-        for (int r = 0; r < GROUP; r++) { \
-            uint8x8_t s, m; \
-            scales_6bit(row[r]->scales, &s, &m); \
-            scales[r] = vreinterpret_s8_u8(s); \
-            mins[r] = vreinterpret_s8_u8(m); \
-            dmin[r] = f16_as_float(&row[r]->dmin); \
-        } \
-        x_scales8(to, scales); \
-        x_mins8(to + 8 * X_LINE, mins, dmin); \
-    }
-HEADS_6BIT(q4_K)
-HEADS_6BIT(q5_K)
+// Scales and minima of 8 or 16 runs. With 8 runs, the upper half is 0.
+struct head {
+    int8x16_t scales, mins;
+};
 
-UNPACK_INLINE void split_low_high(const int8x16_t *v, int8x8_t *lo, int8x8_t *hi) {
-    for (int r = 0; r < GROUP; r++) {
-        lo[r] = vget_low_s8(v[r]);
-        hi[r] = vget_high_s8(v[r]);
+#define HEAD_6BIT(type) \
+    UNPACK_INLINE struct head head_##type(const block_##type *b) { \
+        const int8x8_t zero = vdup_n_s8(0); \
+        uint8x8_t s, m; \
+        scales_6bit(b->scales, &s, &m); \
+        return (struct head){vcombine_s8(vreinterpret_s8_u8(s), zero), vcombine_s8(vreinterpret_s8_u8(m), zero)}; \
     }
+HEAD_6BIT(q4_K)
+HEAD_6BIT(q5_K)
+
+UNPACK_INLINE struct head head_q2_K(const block_q2_K *b) {
+    const uint8x16_t both = vld1q_u8(b->scales);
+    return (struct head){s8(low4(both)), s8(vshrq_n_u8(both, 4))};
 }
-UNPACK_INLINE void heads_16(char *to, const int8x16_t *scales) {
+UNPACK_INLINE struct head head_q3_K(const block_q3_K *b) {
+    return (struct head){.scales = scales_q3_K(b->scales)};
+}
+UNPACK_INLINE struct head head_q6_K(const block_q6_K *b) {
+    return (struct head){.scales = vld1q_s8(b->scales)};
+}
+UNPACK_INLINE struct head head_iq4_xs(const block_iq4_xs *b) {
+    return (struct head){.scales = vcombine_s8(scales_iq4_xs(b), vdup_n_s8(0))};
+}
+
+UNPACK_INLINE void x_scales(char *to, const struct head *h, const int n_runs, const int distance) {
     int8x8_t lo[GROUP], hi[GROUP];
-    split_low_high(scales, lo, hi);
-    x_scales8(to, lo);
-    x_scales8(to + 8 * X_LINE, hi);
-}
-UNPACK_INLINE void heads_q2_K(char *to, const block_q2_K *const *row) {
-    int8x16_t scales[GROUP], mins[GROUP];
-    int8x8_t lo[GROUP], hi[GROUP];
-    float dmin[GROUP];
     for (int r = 0; r < GROUP; r++) {
-        const uint8x16_t both = vld1q_u8(row[r]->scales);
-        scales[r] = s8(low4(both));
-        mins[r] = s8(vshrq_n_u8(both, 4));
-        dmin[r] = f16_as_float(&row[r]->dmin);
+        lo[r] = vget_low_s8(h[r].scales);
+        hi[r] = vget_high_s8(h[r].scales);
     }
-    heads_16(to, scales);
-    split_low_high(mins, lo, hi);
-    x_mins8(to + 16 * X_LINE, lo, dmin);
-    x_mins8(to + 24 * X_LINE, hi, dmin);
-}
-UNPACK_INLINE void heads_q3_K(char *to, const block_q3_K *const *row) {
-    int8x16_t scales[GROUP];
-    for (int r = 0; r < GROUP; r++) {
-        scales[r] = scales_q3_K(row[r]->scales);
+    x_scales8(to, lo, distance);
+    if (n_runs == 16) {
+        x_scales8(to + 8 * distance, hi, distance);
     }
-    heads_16(to, scales);
-}
-UNPACK_INLINE void heads_q6_K(char *to, const block_q6_K *const *row) {
-    int8x16_t scales[GROUP];
-    for (int r = 0; r < GROUP; r++) {
-        scales[r] = vld1q_s8(row[r]->scales);
-    }
-    heads_16(to, scales);
-}
-UNPACK_INLINE void heads_iq4_xs(char *to, const block_iq4_xs *const *row) {
-    int8x8_t scales[GROUP];
-    for (int r = 0; r < GROUP; r++) {
-        scales[r] = scales_iq4_xs(row[r]);
-    }
-    x_scales8(to, scales);
 }
 
-// Defines pack_x_<type>. n_head: lines of scales and minima. offset: subtracted from every element.
+UNPACK_INLINE void x_mins(char *to, const struct head *h, const int n_runs) {
+    uint8x16_t v[GROUP];
+    for (int r = 0; r < GROUP; r++) {
+        v[r] = vreinterpretq_u8_s8(h[r].mins);
+    }
+    x_zip(v);
+    for (int i = 0; i < LINES(n_runs); i++) {
+        x_line(to + i * X_LINE, s8(v[i]));
+    }
+}
+
+// offset: subtracted from every element.
 #define D_OF(a, b, c, d0) f16x4_as_floats(&(a)->d, &(b)->d, &(c)->d, &(d0)->d)
-#define PACK_256(type, n_head, offset) \
-    static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
-        for (int g = 0; g < MR / GROUP; g++) { \
-            ROWS_OF(type) \
-            char *to = (char *) panel + g * 16; \
-            for (int64_t i = 0; i < n / QK_K; i++, to += (1 + (n_head) + LINES(QK_K)) * X_LINE) { \
-                int8x16_t v[GROUP][16], same[GROUP]; \
-                for (int r = 0; r < GROUP; r++) { \
-                    unpack_##type(row[r], v[r]); \
-                } \
-                X_NUMBERS(to, D_OF, row); \
-                heads_##type(to + X_LINE, row); \
-                for (int j = 0; j < 16; j++) { \
-                    for (int r = 0; r < GROUP; r++) { \
-                        same[r] = vsubq_s8(v[r][j], vdupq_n_s8(offset)); \
-                    } \
-                    x_bytes(to + (1 + (n_head) + LINES(16) * j) * X_LINE, same); \
-                } \
-                NEXT_BLOCKS \
+#define DMIN_OF(a, b, c, d0) f16x4_as_floats(&(a)->dmin, &(b)->dmin, &(c)->dmin, &(d0)->dmin)
+#define X_BLOCK_256(type, n_runs, has_min, dmin_of, offset, zip) \
+    static __attribute__((noinline)) void x_block_##type(char *to, const void *const *blocks) { \
+        ROW_BLOCKS(type) \
+        block_##type zipped[GROUP]; \
+        struct head head[GROUP]; \
+        for (int r = 0; r < GROUP; r++) { \
+            head[r] = head_##type(row[r]); \
+        } \
+        zip; \
+        X_NUMBERS(to, D_OF, row); \
+        if (has_min) { \
+            X_NUMBERS(to + X_LINE, dmin_of, row); \
+            x_mins(to + 2 * X_LINE, head, n_runs); \
+        } \
+        to += X_HEAD_256(n_runs, has_min) * X_LINE; \
+        x_scales(to - (n_runs) *X_LINE, head, n_runs, X_LINE); \
+        for (int i = 0; i < GROUP; i++) { \
+            int8x16_t v[16]; \
+            unpack_##type(&zipped[i], v); \
+            for (int j = 0; j < 16; j++) { \
+                x_line(to + (LINES(16) * j + i) * X_LINE, (offset) == 0 ? v[j] : vsubq_s8(v[j], vdupq_n_s8(offset))); \
             } \
         } \
     }
-PACK_256(q4_K, 16, 0)
-PACK_256(q5_K, 16, 0)
-PACK_256(q2_K, 32, 0)
-PACK_256(q3_K, 16, 4)
-PACK_256(q6_K, 16, 32)
-PACK_256(iq4_xs, 8, 0)
+X_BLOCK_256(q4_K, 8, 1, DMIN_OF, 0, ZIP(qs))
+X_BLOCK_256(q5_K, 8, 1, DMIN_OF, 0, ZIP(qh) ZIP(qs))
+X_BLOCK_256(q2_K, 16, 1, DMIN_OF, 0, ZIP(qs))
+X_BLOCK_256(q3_K, 16, 0, D_OF, 4, ZIP(hmask) ZIP(qs))
+X_BLOCK_256(q6_K, 16, 0, D_OF, 32, ZIP(ql) ZIP(qh))
+X_BLOCK_256(iq4_xs, 8, 0, D_OF, 0, ZIP(qs))
+
+#define PACK_X(type, n_block, x_head) \
+    static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
+        for (int g = 0; g < MR / GROUP; g++) { \
+            const void *row[GROUP]; \
+            char *to = (char *) panel + g * 16; \
+            for (int r = 0; r < GROUP; r++) { \
+                row[r] = (const char *) x + (g * GROUP + r < nx ? (size_t) (g * GROUP + r) * bx : 0); \
+            } \
+            for (int64_t i = 0; i < n / (n_block); i++, to += ((x_head) + LINES(n_block)) * X_LINE) { \
+                x_block_##type(to, row); \
+                for (int r = 0; r < GROUP; r++) { \
+                    row[r] = (const char *) row[r] + sizeof(block_##type); \
+                } \
+            } \
+        } \
+    }
+PACK_X(q8_0, 32, X_HEAD_32(0))
+PACK_X(q4_0, 32, X_HEAD_32(0))
+PACK_X(q5_0, 32, X_HEAD_32(0))
+PACK_X(iq4_nl, 32, X_HEAD_32(0))
+PACK_X(mxfp4, 32, X_HEAD_32(0))
+PACK_X(q4_1, 32, X_HEAD_32(1))
+PACK_X(q5_1, 32, X_HEAD_32(1))
+PACK_X(q4_K, QK_K, X_HEAD_256(8, 1))
+PACK_X(q5_K, QK_K, X_HEAD_256(8, 1))
+PACK_X(q2_K, QK_K, X_HEAD_256(16, 1))
+PACK_X(q3_K, QK_K, X_HEAD_256(16, 0))
+PACK_X(q6_K, QK_K, X_HEAD_256(16, 0))
+PACK_X(iq4_xs, QK_K, X_HEAD_256(8, 0))
 
 // ---- a tier ----
 
 // The including file must define run_32(n, s, ld_s, x, nx, y, ny, has_min) for blocks of 32 and run_256(..., n_runs, has_min) for
-// blocks of 256.
-#define GEMM_Q_RUN(name, call, ...) \
+// blocks of 256. They multiply a panel of x with one tile of y.
+#define GEMM_Q_RUN(name, n_block, y_head, call, ...) \
     static void run_##name(CPU_GEMM_ARGS) { \
-        call(n, s, ld_s, vx, nx, vy, ny, __VA_ARGS__); \
+        const char *y = vy; \
+        for (int c = 0; c < ny; c += NC, y += TILE_SIZE(n, n_block, y_head)) { \
+            call(n, s + c * ld_s, ld_s, vx, nx, y, min_int(ny - c, NC), __VA_ARGS__); \
+        } \
     }
-#define GEMM_Q_ROW(TYPE, type, y, run, n_step, x_head, y_head) \
-    k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##run, MR, NR, MIN_COLS, n_step, \
-        ((x_head) + LINES(n_step)) * X_LINE, ((y_head) + LINES(n_step)) * Y_LINE, 0, 0, {NULL, 0, 0}};
-#define GEMM_Q_TIER(filler) \
-    GEMM_Q_RUN(q32, run_32, false) \
-    GEMM_Q_RUN(q32_min, run_32, true) \
-    GEMM_Q_RUN(k8, run_256, 8, false) \
-    GEMM_Q_RUN(k8_min, run_256, 8, true) \
-    GEMM_Q_RUN(k16, run_256, 16, false) \
-    GEMM_Q_RUN(k16_min, run_256, 16, true) \
-    filler(struct cpu_kernels *k) { \
-        GEMM_Q_ROW(Q8_0, q8_0, q8_0, q32, 32, 1, 1) \
-        GEMM_Q_ROW(Q4_0, q4_0, q8_0, q32, 32, 1, 1) \
-        GEMM_Q_ROW(Q5_0, q5_0, q8_0, q32, 32, 1, 1) \
-        GEMM_Q_ROW(IQ4_NL, iq4_nl, q8_0, q32, 32, 1, 1) \
-        GEMM_Q_ROW(MXFP4, mxfp4, q8_0, q32, 32, 1, 1) \
-        GEMM_Q_ROW(Q4_1, q4_1, q8_1, q32_min, 32, 2, 2) \
-        GEMM_Q_ROW(Q5_1, q5_1, q8_1, q32_min, 32, 2, 2) \
-        GEMM_Q_ROW(Q4_K, q4_K, k8_min, k8_min, 256, 17, 9) \
-        GEMM_Q_ROW(Q5_K, q5_K, k8_min, k8_min, 256, 17, 9) \
-        GEMM_Q_ROW(IQ4_XS, iq4_xs, k, k8, 256, 9, 1) \
-        GEMM_Q_ROW(Q3_K, q3_K, k, k16, 256, 17, 1) \
-        GEMM_Q_ROW(Q6_K, q6_K, k, k16, 256, 17, 1) \
-        GEMM_Q_ROW(Q2_K, q2_K, k16_min, k16_min, 256, 33, 17) \
-    }
+// Below least columns, other kernels are faster. rows: kernel for unpacked rows and at most `most` columns.
+#define GEMM_Q_ROW(TYPE, type, y, run, n_block, x_head, y_head, rows, least, most) \
+    k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##run, MR, NR, least, n_block, \
+        ((x_head) + LINES(n_block)) * X_LINE, NR / NC * ((y_head) + LINES(n_block)) * Y_LINE, 0, 0, {rows, n_block, most}};
+#define GEMM_Q_32(TYPE, type, rows, least, most) \
+    GEMM_Q_ROW(TYPE, type, q8_0, q32, 32, X_HEAD_32(0), Y_HEAD_32(0), rows, least, most)
+#define GEMM_Q_32_MIN(TYPE, type, rows, least, most) \
+    GEMM_Q_ROW(TYPE, type, q8_1, q32_min, 32, X_HEAD_32(1), Y_HEAD_32(1), rows, least, most)
+#define GEMM_Q_256(TYPE, type, y, run, n_runs, has_min, least, most) \
+    GEMM_Q_ROW(TYPE, type, y, run, QK_K, X_HEAD_256(n_runs, has_min), Y_HEAD_256(n_runs, has_min), rows_##type, least, most)
+#define GEMM_Q_RUNS \
+    GEMM_Q_RUN(q32, 32, Y_HEAD_32(0), run_32, false) \
+    GEMM_Q_RUN(q32_min, 32, Y_HEAD_32(1), run_32, true) \
+    GEMM_Q_RUN(k8, QK_K, Y_HEAD_256(8, 0), run_256, 8, false) \
+    GEMM_Q_RUN(k8_min, QK_K, Y_HEAD_256(8, 1), run_256, 8, true) \
+    GEMM_Q_RUN(k16, QK_K, Y_HEAD_256(16, 0), run_256, 16, false) \
+    GEMM_Q_RUN(k16_min, QK_K, Y_HEAD_256(16, 1), run_256, 16, true)
