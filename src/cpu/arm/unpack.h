@@ -211,10 +211,10 @@ UNPACK_INLINE void unpack_q3_K(const block_q3_K *b, int8x16_t *v) {
     for (int j = 0; j < 4; j++) {
         const uint8x16_t q = vld1q_u8(b->qs + 16 * j), m = j < 2 ? h[j % 2] : vshrq_n_u8(h[j % 2], 4);
         int8x16_t *to = v + (j / 2) * 8 + j % 2;
-        to[0] = s8(vorrq_u8(vandq_u8(q, three), vandq_u8(vshlq_n_u8(m, 2), four)));
-        to[2] = s8(vorrq_u8(vandq_u8(vshrq_n_u8(q, 2), three), vandq_u8(vshlq_n_u8(m, 1), four)));
-        to[4] = s8(vorrq_u8(vandq_u8(vshrq_n_u8(q, 4), three), vandq_u8(m, four)));
-        to[6] = s8(vorrq_u8(vshrq_n_u8(q, 6), vandq_u8(vshrq_n_u8(m, 1), four)));
+        to[0] = s8(vbslq_u8(four, vshlq_n_u8(m, 2), vandq_u8(q, three)));
+        to[2] = s8(vbslq_u8(four, vshlq_n_u8(m, 1), vandq_u8(vshrq_n_u8(q, 2), three)));
+        to[4] = s8(vbslq_u8(four, m, vandq_u8(vshrq_n_u8(q, 4), three)));
+        to[6] = s8(vbslq_u8(four, vshrq_n_u8(m, 1), vshrq_n_u8(q, 6)));
     }
 }
 
@@ -234,10 +234,10 @@ UNPACK_INLINE void unpack_q6_K(const block_q6_K *b, int8x16_t *v) {
         const uint8_t *ql = b->ql + (j / 2) * 64 + (j % 2) * 16;
         const uint8x16_t q0 = vld1q_u8(ql), q1 = vld1q_u8(ql + 32), h = vld1q_u8(b->qh + 16 * j);
         int8x16_t *to = v + (j / 2) * 8 + j % 2;
-        to[0] = s8(vorrq_u8(low4(q0), vandq_u8(vshlq_n_u8(h, 4), high)));
-        to[2] = s8(vorrq_u8(low4(q1), vandq_u8(vshlq_n_u8(h, 2), high)));
-        to[4] = s8(vorrq_u8(vshrq_n_u8(q0, 4), vandq_u8(h, high)));
-        to[6] = s8(vorrq_u8(vshrq_n_u8(q1, 4), vandq_u8(vshrq_n_u8(h, 2), high)));
+        to[0] = s8(vbslq_u8(high, vshlq_n_u8(h, 4), low4(q0)));
+        to[2] = s8(vbslq_u8(high, vshlq_n_u8(h, 2), low4(q1)));
+        to[4] = s8(vbslq_u8(high, h, vshrq_n_u8(q0, 4)));
+        to[6] = s8(vbslq_u8(high, vshrq_n_u8(h, 2), vshrq_n_u8(q1, 4)));
     }
 }
 
