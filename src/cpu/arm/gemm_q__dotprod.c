@@ -6,6 +6,9 @@
 #define MR 8
 #define NC 4
 #define GROUP 4
+#define Y_WIDTH 16
+#define FEW 1 // a tile with one column is by column
+#define UNROLL _Pragma("GCC unroll 4")
 
 #include "cpu/arm/panel_q.h"
 #include "cpu/arm/rows_q.h"
@@ -23,20 +26,26 @@ UNPACK_INLINE void x_zip(uint8x16_t *v) {
     v[3] = vreinterpretq_u8_u64(vzip2q_u64(ab1, cd1));
 }
 
-UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales, const int distance) {
+UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
     const int8x8x2_t ab = vzip_s8(scales[0], scales[1]), cd = vzip_s8(scales[2], scales[3]);
-    for (int j = 0; j < 2; j++, to += 4 * distance) { // four runs: a b c d of each run
+    for (int j = 0; j < 2; j++, to += 4 * X_LINE) { // four runs: a b c d of each run
         const int16x4x2_t abcd = vzip_s16(vreinterpret_s16_s8(ab.val[j]), vreinterpret_s16_s8(cd.val[j]));
         for (int i = 0; i < 2; i++) {
             const int16x8_t two = vmovl_s8(vreinterpret_s8_s16(abcd.val[i]));
-            vst1q_s32((int32_t *) (void *) (to + 2 * i * distance), vmovl_s16(vget_low_s16(two)));
-            vst1q_s32((int32_t *) (void *) (to + (2 * i + 1) * distance), vmovl_high_s16(two));
+            vst1q_s32((int32_t *) (void *) (to + 2 * i * X_LINE), vmovl_s16(vget_low_s16(two)));
+            vst1q_s32((int32_t *) (void *) (to + (2 * i + 1) * X_LINE), vmovl_high_s16(two));
         }
     }
 }
 
 UNPACK_INLINE void y_number(char *line, int c, float v) {
     memcpy(line + 4 * c, &v, sizeof v);
+}
+
+// By column: hi, then lo.
+UNPACK_INLINE void y_sums(char *to, int c, const int8_t *hi, const int8_t *lo, const int n) {
+    memcpy(to + c * 2 * n, hi, (size_t) n);
+    memcpy(to + c * 2 * n + n, lo, (size_t) n);
 }
 
 // ---- the product ----
@@ -65,12 +74,30 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
     DOTS_LINE(3, 4, 5, 160, 80) \
     DOTS_LINE(0, 1, 2, 192, 96) \
     DOTS_LINE(3, 4, 5, 224, 112)
+// The same with y by column. Vectors 2 to 5: 16 bytes of each column.
+#define COLUMNS_LINE(x0, x1, k, x_off) \
+    "ldp q" #x0 ", q" #x1 ", [%[x], #" #x_off "]\n\t" \
+    "sdot %[t00].4s, v" #x0 ".16b, v2.4b[" #k "]\n\t" \
+    "sdot %[t01].4s, v" #x0 ".16b, v3.4b[" #k "]\n\t" \
+    "sdot %[t02].4s, v" #x0 ".16b, v4.4b[" #k "]\n\t" \
+    "sdot %[t03].4s, v" #x0 ".16b, v5.4b[" #k "]\n\t" \
+    "sdot %[t10].4s, v" #x1 ".16b, v2.4b[" #k "]\n\t" \
+    "sdot %[t11].4s, v" #x1 ".16b, v3.4b[" #k "]\n\t" \
+    "sdot %[t12].4s, v" #x1 ".16b, v4.4b[" #k "]\n\t" \
+    "sdot %[t13].4s, v" #x1 ".16b, v5.4b[" #k "]\n\t"
+#define COLUMNS_4_LINES \
+    "ldp q2, q3, [%[y]]\n\tldp q4, q5, [%[y], #32]\n\t" COLUMNS_LINE(0, 1, 0, 0) COLUMNS_LINE(6, 7, 1, 32) \
+        COLUMNS_LINE(0, 1, 2, 64) COLUMNS_LINE(6, 7, 3, 96)
+#define COLUMNS_8_LINES \
+    COLUMNS_4_LINES \
+    "ldp q2, q3, [%[y], #64]\n\tldp q4, q5, [%[y], #96]\n\t" COLUMNS_LINE(0, 1, 0, 128) COLUMNS_LINE(6, 7, 1, 160) \
+        COLUMNS_LINE(0, 1, 2, 192) COLUMNS_LINE(6, 7, 3, 224)
 #define DOTS(lines, x_at, y_at) \
     __asm__(lines \
             : [t00] "+w"(t00), [t01] "+w"(t01), [t02] "+w"(t02), [t03] "+w"(t03), [t10] "+w"(t10), [t11] "+w"(t11), \
             [t12] "+w"(t12), [t13] "+w"(t13) \
             : [x] "r"(x_at), [y] "r"(y_at) \
-            : "v0", "v1", "v2", "v3", "v4", "v5", "memory")
+            : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "memory")
 
 // Vector (p, c) holds the sums of rows 4 p to 4 p + 3 with column c. Compilers keep named vectors in registers more reliably than
 // arrays.
@@ -86,7 +113,8 @@ UNPACK_INLINE void y_number(char *line, int c, float v) {
     sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vsubq_f32(vreinterpretq_f32_s32(t##p##c), base), d_x##p), d_y, c);
 #define ADD_MIN(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, min_x##p, sum_y, c);
 
-UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const bool has_min) {
+UNPACK_INLINE void run_32(
+    int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const bool has_min, const bool by_column) {
     float32x4_t base = vdupq_n_f32(BASE);
     // Hides the constant from the compiler, which would otherwise add -BASE instead of subtracting BASE. -BASE needs one more
     // register.
@@ -103,7 +131,11 @@ UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int 
             y += Y_LINE;
         }
         TILE(BASED)
-        DOTS(DOTS_8_LINES, x, y);
+        if (by_column) {
+            DOTS(COLUMNS_8_LINES, x, y);
+        } else {
+            DOTS(DOTS_8_LINES, x, y);
+        }
         x += LINES(32) * X_LINE;
         y += LINES(32) * Y_LINE;
         TILE(ADD)
@@ -117,18 +149,28 @@ UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int 
 #define ZERO_RUN(p, c) int32x4_t t##p##c = zeros();
 #define ADD_RUN(p, c) block_sum##p##c = vmlaq_s32(block_sum##p##c, t##p##c, scale##p);
 #define ADD_BLOCK(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vcvtq_f32_s32(block_sum##p##c), d_x##p), d_y, c);
-#define MIN_DOT(p, c) t##p##c = vdotq_laneq_s32(t##p##c, min_x##p, sum_y, c);
 #define MIN_SHIFT(p, c) t##p##c = vshlq_n_s32(t##p##c, 7);
 #define ADD_BLOCK_MIN(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vcvtq_f32_s32(t##p##c), d_x##p), d_y, c);
-#define MIN_DOTS(sums) \
-    for (int j = 0; j < LINES(n_runs); j++) { \
-        const int8x16_t min_x0 = s8_at(mins + j * X_LINE), min_x1 = s8_at(mins + j * X_LINE + 16); \
-        const int8x16_t sum_y = s8_at((sums) + j * Y_LINE); \
-        TILE(MIN_DOT) \
+// Multiply line j of the minima with lane k of the vectors of sums, at c * distance bytes from `sums`.
+#define MIN_LINE(j) const int8x16_t min_x0 = s8_at(mins + (j) *X_LINE), min_x1 = s8_at(mins + (j) *X_LINE + 16);
+#define MIN_SUMS(at, distance) \
+    const int8x16_t sum_y0 = s8_at(at), sum_y1 = s8_at((at) + (distance)), sum_y2 = s8_at((at) + 2 * (distance)), \
+                    sum_y3 = s8_at((at) + 3 * (distance));
+#define MIN_DOTS(j, k) \
+    { \
+        MIN_LINE(j) \
+        t00 = vdotq_laneq_s32(t00, min_x0, sum_y0, k); \
+        t01 = vdotq_laneq_s32(t01, min_x0, sum_y1, k); \
+        t02 = vdotq_laneq_s32(t02, min_x0, sum_y2, k); \
+        t03 = vdotq_laneq_s32(t03, min_x0, sum_y3, k); \
+        t10 = vdotq_laneq_s32(t10, min_x1, sum_y0, k); \
+        t11 = vdotq_laneq_s32(t11, min_x1, sum_y1, k); \
+        t12 = vdotq_laneq_s32(t12, min_x1, sum_y2, k); \
+        t13 = vdotq_laneq_s32(t13, min_x1, sum_y3, k); \
     }
 
-UNPACK_INLINE void run_256(
-    int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int n_runs, const bool has_min) {
+UNPACK_INLINE void run_256(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int n_runs,
+    const bool has_min, const bool by_column) {
     TILE(SUM)
     for (int64_t i = 0; i < n / QK_K; i++) {
         const char *d_at = x, *scales = x + (X_HEAD_256(n_runs, has_min) - n_runs) * X_LINE;
@@ -137,9 +179,23 @@ UNPACK_INLINE void run_256(
             const char *mins = x + 2 * X_LINE, *sums = y + Y_LINE;
             const float32x4_t d_x0 = f32_at(x + X_LINE), d_x1 = f32_at(x + X_LINE + 16);
             TILE(ZERO_RUN)
-            MIN_DOTS(sums)
-            TILE(MIN_SHIFT)
-            MIN_DOTS(sums + LINES(n_runs) * Y_LINE)
+            if (n_runs == 8) {
+                MIN_SUMS(sums, 16)
+                MIN_DOTS(0, 0)
+                MIN_DOTS(1, 1)
+                TILE(MIN_SHIFT)
+                MIN_DOTS(0, 2)
+                MIN_DOTS(1, 3)
+            } else {
+                for (int half = 0; half < 2; half++) {
+                    MIN_SUMS(sums + half * 16, 32)
+                    TILE(MIN_SHIFT)
+                    MIN_DOTS(0, 0)
+                    MIN_DOTS(1, 1)
+                    MIN_DOTS(2, 2)
+                    MIN_DOTS(3, 3)
+                }
+            }
             TILE(ADD_BLOCK_MIN)
         }
         x += X_HEAD_256(n_runs, has_min) * X_LINE;
@@ -147,8 +203,12 @@ UNPACK_INLINE void run_256(
         TILE(ZERO_BLOCK)
         for (int r = 0; r < n_runs; r++) {
             TILE(ZERO_RUN)
-            if (n_runs == 8) {
+            if (n_runs == 8 && by_column) {
+                DOTS(COLUMNS_8_LINES, x, y);
+            } else if (n_runs == 8) {
                 DOTS(DOTS_8_LINES, x, y);
+            } else if (by_column) {
+                DOTS(COLUMNS_4_LINES, x, y);
             } else {
                 DOTS(DOTS_4_LINES, x, y);
             }
@@ -164,7 +224,24 @@ UNPACK_INLINE void run_256(
     TILE(STORE)
     store_tile(tile, s, ld_s, nx, ny);
 }
-GEMM_Q_RUNS
+#define RUN(name, n_block, y_head, call, ...) \
+    static void run_##name(CPU_GEMM_ARGS) { \
+        const char *y = vy; \
+        for (int c = 0; c < ny; c += NC, y += TILE_SIZE(n, n_block, y_head)) { \
+            const int nc = min_int(ny - c, NC); \
+            if (nc > FEW) { \
+                call(n, s + c * ld_s, ld_s, vx, nx, y, nc, __VA_ARGS__, false); \
+            } else { \
+                call(n, s + c * ld_s, ld_s, vx, nx, y, nc, __VA_ARGS__, true); \
+            } \
+        } \
+    }
+RUN(q32, 32, Y_HEAD_32(0), run_32, false)
+RUN(q32_min, 32, Y_HEAD_32(1), run_32, true)
+RUN(k8, QK_K, Y_HEAD_256(8, 0), run_256, 8, false)
+RUN(k8_min, QK_K, Y_HEAD_256(8, 1), run_256, 8, true)
+RUN(k16, QK_K, Y_HEAD_256(16, 0), run_256, 16, false)
+RUN(k16_min, QK_K, Y_HEAD_256(16, 1), run_256, 16, true)
 
 // ---- rows that are not packed into panels (kernels.h: cpu_gemm_rows) ----
 
@@ -179,15 +256,54 @@ UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t 
     store_tile(tile, s, ld_s, MR, ny);
 }
 
+// A tile with one column. A vector is 16 elements of a row, so that one column fills the vectors. The float operations are those
+// of run_32 and run_256.
+UNPACK_INLINE int32x4_t fold4(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+    return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
+}
+
+#define ONE_COLUMN(type) \
+    static void one_column_##type(int64_t n, float *s, const char *x, size_t bx, const char *y) { \
+        for (int g = 0; g < MR; g += GROUP) { \
+            const block_##type *row[GROUP]; \
+            float32x4_t sum = vdupq_n_f32(0.0f); \
+            for (int r = 0; r < GROUP; r++) { \
+                row[r] = (const void *) (x + (size_t) (g + r) * bx); \
+            } \
+            const char *at = y; \
+            for (int64_t i = 0; i < n / 32; i++, at += (Y_HEAD_32(0) + LINES(32)) * Y_LINE) { \
+                const float32x4_t d_x = scales_##type(row[0], row[1], row[2], row[3]); \
+                const int8x16_t lo = s8_at(at + Y_LINE), hi = s8_at(at + Y_LINE + NC * Y_WIDTH); \
+                int32x4_t t[GROUP]; \
+                for (int r = 0; r < GROUP; r++) { \
+                    const struct q32 q = unpack_##type(row[r]); \
+                    t[r] = vdotq_s32(vdotq_s32(zeros(), q.lo, lo), q.hi, hi); \
+                    __builtin_prefetch((const char *) row[r] + AHEAD, 0, 3); \
+                    row[r]++; \
+                } \
+                const float32x4_t dots = vcvtq_f32_s32(fold4(t[0], t[1], t[2], t[3])); \
+                sum = vfmaq_laneq_f32(sum, vmulq_f32(dots, d_x), f32_at(at), 0); \
+            } \
+            vst1q_f32(s + g, sum); \
+        } \
+    }
+ONE_COLUMN(q8_0)
+ONE_COLUMN(q4_0)
+ONE_COLUMN(iq4_nl)
+ONE_COLUMN(mxfp4)
+
 #define ROWS_RUN(type, factor) \
     static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
         const float base[4] = {BASE, BASE, BASE, BASE}; \
         const char *y = vy; \
-        for (int c = 0; c < ny; c += NC, y += TILE_SIZE(n, 32, Y_HEAD_32(0))) { \
+        for (; ny > FEW; ny -= NC, y += TILE_SIZE(n, 32, Y_HEAD_32(0)), s += NC * ld_s) { \
             float32x4_t sum[MR]; \
             four_##type(n, vx, bx, y, base, sum); \
             four_##type(n, (const char *) vx + 4 * bx, bx, y, base, sum + 4); \
-            store_rows(sum, factor, s + c * ld_s, ld_s, min_int(ny - c, NC)); \
+            store_rows(sum, factor, s, ld_s, min_int(ny, NC)); \
+        } \
+        if (ny == FEW) { \
+            one_column_##type(n, s, vx, bx, y); \
         } \
     }
 ROWS_RUN(q8_0, 1.0f)
@@ -218,26 +334,19 @@ ROWS_RUN(mxfp4, 1.0f)
 #define ROW_ZERO_BLOCK(r) int32x4_t block_sum##r = zeros();
 #define ROW_ZERO_RUN(r) int32x4_t t##r = zeros();
 #define ROW_ADD_RUN(r) block_sum##r = vmlaq_laneq_s32(block_sum##r, t##r, scale, r);
-// n_runs / 4 lines of sums. mins: lanes of four minima.
-#define ROW_MIN_DOT(r, at, k) t##r = vdotq_laneq_s32(t##r, s8_at((at) + (k) *Y_LINE), x->mins[r], k);
-#define ROW_MIN_DOTS_AT(at, k) ROW_MIN_DOT(0, at, k) ROW_MIN_DOT(1, at, k) ROW_MIN_DOT(2, at, k) ROW_MIN_DOT(3, at, k)
-#define ROW_MIN_DOTS(at) \
-    ROW_MIN_DOTS_AT(at, 0) \
-    ROW_MIN_DOTS_AT(at, 1) \
-    if (n_runs == 16) { \
-        ROW_MIN_DOTS_AT(at, 2) \
-        ROW_MIN_DOTS_AT(at, 3) \
-    }
+// lines: four lines of sums (x_zip). k, j: line and lane of four minima.
+#define ROW_MIN_DOT(r, k, j) t##r = vdotq_laneq_s32(t##r, s8(lines[k]), x->mins[r], j);
+#define ROW_MIN_DOTS(k, j) ROW_MIN_DOT(0, k, j) ROW_MIN_DOT(1, k, j) ROW_MIN_DOT(2, k, j) ROW_MIN_DOT(3, k, j)
 #define ROW_MIN_SHIFT(r) t##r = vshlq_n_s32(t##r, 7);
 #define ROW_ADD_MIN(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(t##r), dmin_x, r), d_y);
 #define ROW_ADD_BLOCK(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(block_sum##r), d_x, r), d_y);
 
 // A block of four rows.
 struct rows_block {
-    int8x16_t v[GROUP][16];  // elements
-    int8x16_t mins[GROUP];   // of each run
-    int32x4_t scale[16];     // of each run; lane r: row r
-    float32x4_t d_x, dmin_x; // lane r: row r
+    int8x16_t v[GROUP][16];               // elements
+    int8x16_t scales[GROUP], mins[GROUP]; // of each run
+    int32x4_t scale[16][X_LINE / 16];     // of each run; lane r: row r
+    float32x4_t d_x, dmin_x;              // lane r: row r
 };
 
 #define ROWS_UNPACK(type, n_runs, dmin_of, offset) \
@@ -251,9 +360,10 @@ struct rows_block {
                 to->v[r][j] = (offset) == 0 ? v[j] : vsubq_s8(v[j], vdupq_n_s8(offset)); \
             } \
             head[r] = head_##type(row[r]); \
+            to->scales[r] = head[r].scales; \
             to->mins[r] = head[r].mins; \
         } \
-        x_scales((char *) to->scale, head, n_runs, sizeof *to->scale); \
+        x_scales((char *) to->scale, head, n_runs); \
         to->d_x = D_OF(row[0], row[1], row[2], row[3]); \
         to->dmin_x = dmin_of(row[0], row[1], row[2], row[3]); \
     }
@@ -267,26 +377,88 @@ ROWS_UNPACK(q2_K, 16, DMIN_OF, 0)
 // As run_256, for four unpacked rows and a tile of y.
 UNPACK_INLINE void rows_256(float32x4_t *sum, const struct rows_block *x, const char *y, const int n_runs, const bool has_min) {
     const float32x4_t d_y = f32_at(y), d_x = x->d_x, dmin_x = x->dmin_x;
-    const char *sums = y + Y_LINE, *lines = y + Y_HEAD_256(n_runs, has_min) * Y_LINE;
+    const char *sums = y + Y_LINE, *at = y + Y_HEAD_256(n_runs, has_min) * Y_LINE;
     if (has_min) {
         EACH_ROW(ROW_ZERO_RUN)
-        ROW_MIN_DOTS(sums)
-        EACH_ROW(ROW_MIN_SHIFT)
-        ROW_MIN_DOTS(sums + LINES(n_runs) * Y_LINE)
+        for (int half = 0; half < n_runs / 8; half++) {
+            uint8x16_t lines[4];
+            for (int c = 0; c < NC; c++) {
+                lines[c] = vreinterpretq_u8_s8(s8_at(sums + c * 2 * n_runs + half * 16));
+            }
+            x_zip(lines);
+            EACH_ROW(ROW_MIN_SHIFT)
+            ROW_MIN_DOTS(0, 0)
+            ROW_MIN_DOTS(1, 1)
+            if (n_runs == 8) {
+                EACH_ROW(ROW_MIN_SHIFT)
+                ROW_MIN_DOTS(2, 0)
+                ROW_MIN_DOTS(3, 1)
+            } else {
+                ROW_MIN_DOTS(2, 2)
+                ROW_MIN_DOTS(3, 3)
+            }
+        }
         EACH_ROW(ROW_ADD_MIN)
     }
     EACH_ROW(ROW_ZERO_BLOCK)
-    for (int run = 0; run < n_runs; run++, lines += LINES(QK_K) / n_runs * Y_LINE) {
+    for (int run = 0; run < n_runs; run++, at += LINES(QK_K) / n_runs * Y_LINE) {
         EACH_ROW(ROW_ZERO_RUN)
         if (n_runs == 8) {
-            ROWS_DOTS(ROWS_RUN_32, &x->v[0][2 * run], lines);
+            ROWS_DOTS(ROWS_RUN_32, &x->v[0][2 * run], at);
         } else {
-            ROWS_DOTS(ROWS_RUN_16, &x->v[0][run], lines);
+            ROWS_DOTS(ROWS_RUN_16, &x->v[0][run], at);
         }
-        const int32x4_t scale = x->scale[run];
+        const int32x4_t scale = x->scale[run][0];
         EACH_ROW(ROW_ADD_RUN)
     }
     EACH_ROW(ROW_ADD_BLOCK)
+}
+
+// The product of a row of a block with a column. Four partial sums.
+UNPACK_INLINE int32x4_t row_dot(const int8x16_t *v, const int32x4_t *scale, const char *y, const int n_runs) {
+    const int n_vectors = 16 / n_runs; // per run
+    int32x4_t sum = zeros();
+    UNROLL for (int k = 0; k < n_runs / 4; k++) {
+        int32x4_t t[4];
+        UNROLL for (int j = 0; j < 4; j++) {
+            t[j] = zeros();
+            UNROLL for (int u = 0; u < n_vectors; u++) {
+                const int at = (4 * k + j) * n_vectors + u;
+                t[j] = vdotq_s32(t[j], v[at], s8_at(y + at * NC * Y_WIDTH));
+            }
+        }
+        sum = vmlaq_s32(sum, fold4(t[0], t[1], t[2], t[3]), scale[k]);
+    }
+    return sum;
+}
+
+// Minima times sums of y. Four partial sums.
+UNPACK_INLINE int32x4_t row_min(int8x16_t mins, const char *sums, const int n_runs) {
+    if (n_runs == 8) { // hi and lo in one vector
+        const int32x4_t shift = {7, 7, 0, 0};
+        const int8x16_t twice = vcombine_s8(vget_low_s8(mins), vget_low_s8(mins));
+        return vshlq_s32(vdotq_s32(zeros(), twice, s8_at(sums)), shift);
+    }
+    return vdotq_s32(vshlq_n_s32(vdotq_s32(zeros(), mins, s8_at(sums)), 7), mins, s8_at(sums + 16));
+}
+
+UNPACK_INLINE void one_column_256(
+    float32x4_t *sum, const struct rows_block *x, const char *y, const int n_runs, const bool has_min) {
+    const float32x4_t d_y = f32_at(y);
+    int32x4_t dots[GROUP], mins[GROUP];
+    _Pragma("GCC unroll 1") for (int r = 0; r < GROUP; r++) {
+        const int16x8_t s0 = vmovl_s8(vget_low_s8(x->scales[r])), s1 = vmovl_high_s8(x->scales[r]);
+        const int32x4_t scale[4] = {
+            vmovl_s16(vget_low_s16(s0)), vmovl_high_s16(s0), vmovl_s16(vget_low_s16(s1)), vmovl_high_s16(s1)};
+        dots[r] = row_dot(x->v[r], scale, y + Y_HEAD_256(n_runs, has_min) * Y_LINE, n_runs);
+        mins[r] = has_min ? row_min(x->mins[r], y + Y_LINE, n_runs) : zeros();
+    }
+    // Lane r: row r.
+    if (has_min) {
+        const float32x4_t m = vcvtq_f32_s32(fold4(mins[0], mins[1], mins[2], mins[3]));
+        *sum = vfmaq_laneq_f32(*sum, vmulq_f32(m, x->dmin_x), d_y, 0);
+    }
+    *sum = vfmaq_laneq_f32(*sum, vmulq_f32(vcvtq_f32_s32(fold4(dots[0], dots[1], dots[2], dots[3])), x->d_x), d_y, 0);
 }
 
 // unpack: rows_unpack_<type>. x_size: bytes of a block.
@@ -294,8 +466,9 @@ typedef void (*rows_unpack_t)(struct rows_block *to, const void *const *blocks);
 #define ROWS_256(name, n_runs, has_min) \
     static __attribute__((noinline)) void rows_##name(CPU_GEMM_ROWS_ARGS, rows_unpack_t unpack, size_t x_size) { \
         const size_t tile_size = TILE_SIZE(n, QK_K, Y_HEAD_256(n_runs, has_min)); \
-        float32x4_t sum[NR / NC][MR]; \
+        float32x4_t sum[NR / NC][MR], one[MR / GROUP]; \
         memset(sum, 0, sizeof sum); \
+        memset(one, 0, sizeof one); \
         for (int g = 0; g < MR; g += GROUP) { \
             const char *y = vy, *row[GROUP]; \
             for (int r = 0; r < GROUP; r++) { \
@@ -304,9 +477,13 @@ typedef void (*rows_unpack_t)(struct rows_block *to, const void *const *blocks);
             for (int64_t i = 0; i < n / QK_K; i++, y += (Y_HEAD_256(n_runs, has_min) + LINES(QK_K)) * Y_LINE) { \
                 struct rows_block block; \
                 unpack(&block, (const void *const *) row); \
-                rows_256(sum[0] + g, &block, y, n_runs, has_min); \
-                if (ny > NC) { \
-                    rows_256(sum[1] + g, &block, y + tile_size, n_runs, has_min); \
+                const char *tile = y; \
+                for (int c = 0; c < ny; c += NC, tile += tile_size) { \
+                    if (ny - c > FEW) { \
+                        rows_256(sum[c / NC] + g, &block, tile, n_runs, has_min); \
+                    } else { \
+                        one_column_256(&one[g / GROUP], &block, tile, n_runs, has_min); \
+                    } \
                 } \
                 for (int r = 0; r < GROUP; r++) { \
                     row[r] += x_size; \
@@ -314,7 +491,11 @@ typedef void (*rows_unpack_t)(struct rows_block *to, const void *const *blocks);
             } \
         } \
         for (int c = 0; c < ny; c += NC) { \
-            store_rows(sum[c / NC], 1.0f, s + c * ld_s, ld_s, min_int(ny - c, NC)); \
+            if (ny - c > FEW) { \
+                store_rows(sum[c / NC], 1.0f, s + c * ld_s, ld_s, min_int(ny - c, NC)); \
+            } else { \
+                memcpy(s + c * ld_s, one, sizeof one); \
+            } \
         } \
     }
 ROWS_256(k8, 8, false)
@@ -333,14 +514,14 @@ ROWS_K(q6_K, k16)
 ROWS_K(q2_K, k16_min)
 
 void cpu_tier_dotprod_gemm_q(struct cpu_kernels *k) {
-    GEMM_Q_32(Q8_0, q8_0, rows_q8_0, 2, 28)
-    GEMM_Q_32(Q4_0, q4_0, rows_q4_0, 3, 12)
-    GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, 3, 12)
-    GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 3, 12)
-    GEMM_Q_32(Q5_0, q5_0, NULL, 4, 0)
+    GEMM_Q_32(Q8_0, q8_0, rows_q8_0, 2, 33)
+    GEMM_Q_32(Q4_0, q4_0, rows_q4_0, 3, 13)
+    GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, 2, 13)
+    GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 2, 13)
+    GEMM_Q_32(Q5_0, q5_0, NULL, 3, 0)
     GEMM_Q_32_MIN(Q4_1, q4_1, NULL, 4, 0)
-    GEMM_Q_32_MIN(Q5_1, q5_1, NULL, 4, 0)
-    GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, 3, 8)
+    GEMM_Q_32_MIN(Q5_1, q5_1, NULL, 3, 0)
+    GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, 4, 8)
     GEMM_Q_256(Q5_K, q5_K, k8_min, k8_min, 8, 1, 3, 8)
     GEMM_Q_256(IQ4_XS, iq4_xs, k, k8, 8, 0, 3, 8)
     GEMM_Q_256(Q3_K, q3_K, k, k16, 16, 0, 3, 8)

@@ -6,6 +6,8 @@
 #define MR 8
 #define NC 4
 #define GROUP 2
+#define FEW 0
+#define Y_WIDTH STEP
 
 #include "cpu/arm/panel_q.h"
 
@@ -24,21 +26,27 @@ UNPACK_INLINE void x_zip(uint8x16_t *v) {
     v[1] = vreinterpretq_u8_u64(vzip2q_u64(a, b));
 }
 
-UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales, const int distance) {
+UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales) {
     const int16x8_t both = vreinterpretq_s16_s8(vcombine_s8(vzip1_s8(scales[0], scales[1]), vzip2_s8(scales[0], scales[1])));
     const int8x16_t twice[2] = {vreinterpretq_s8_s16(vzip1q_s16(both, both)), vreinterpretq_s8_s16(vzip2q_s16(both, both))};
-    for (int j = 0; j < 2; j++, to += 4 * distance) { // twice[j]: a b a b of four runs
+    for (int j = 0; j < 2; j++, to += 4 * X_LINE) { // twice[j]: a b a b of four runs
         const int16x8_t lo = vmovl_s8(vget_low_s8(twice[j])), hi = vmovl_high_s8(twice[j]);
         const int32x4_t line[4] = {
             vmovl_s16(vget_low_s16(lo)), vmovl_high_s16(lo), vmovl_s16(vget_low_s16(hi)), vmovl_high_s16(hi)};
         for (int i = 0; i < 4; i++) {
-            vst1q_s32((int32_t *) (void *) (to + i * distance), line[i]);
+            vst1q_s32((int32_t *) (void *) (to + i * X_LINE), line[i]);
         }
     }
 }
 
 UNPACK_INLINE void y_number(char *line, int c, float v) {
     vst1_f32((float *) (void *) (line + c * 8), vdup_n_f32(v));
+}
+
+// hi, then lo.
+UNPACK_INLINE void y_sums(char *to, int c, const int8_t *hi, const int8_t *lo, const int n) {
+    y_bytes(to, c, hi, n, STEP);
+    y_bytes(to + LINES(n) * Y_LINE, c, lo, n, STEP);
 }
 
 // ---- the product of a block ----
@@ -184,7 +192,20 @@ UNPACK_INLINE void run_256(
     }
     store(sum, s, ld_s, np, nq, nx, ny);
 }
-GEMM_Q_RUNS
+
+#define RUN(name, n_block, y_head, call, ...) \
+    static void run_##name(CPU_GEMM_ARGS) { \
+        const char *y = vy; \
+        for (int c = 0; c < ny; c += NC, y += TILE_SIZE(n, n_block, y_head)) { \
+            call(n, s + c * ld_s, ld_s, vx, nx, y, min_int(ny - c, NC), __VA_ARGS__); \
+        } \
+    }
+RUN(q32, 32, Y_HEAD_32(0), run_32, false)
+RUN(q32_min, 32, Y_HEAD_32(1), run_32, true)
+RUN(k8, QK_K, Y_HEAD_256(8, 0), run_256, 8, false)
+RUN(k8_min, QK_K, Y_HEAD_256(8, 1), run_256, 8, true)
+RUN(k16, QK_K, Y_HEAD_256(16, 0), run_256, 16, false)
+RUN(k16_min, QK_K, Y_HEAD_256(16, 1), run_256, 16, true)
 
 // ---- rows that are not packed into panels (kernels.h: cpu_gemm_rows) ----
 // A block of all rows is unpacked to `lines`, in the layout of a panel, and multiplied with all columns before the next block is

@@ -9,14 +9,17 @@
 //   blocks of 32:  x: [scale] [minimum]? [bytes: LINES(32) lines]
 //                  y: [scale] [sum]? [bytes: LINES(32) lines]
 //   blocks of 256: x: [d] [dmin]? [minima as bytes: LINES(n_runs) lines]? [scales as int32: a line per run] [bytes: LINES(256)]
-//                  y: [d] [sums of runs as bytes: LINES(n_runs) lines hi, as many lo]? [bytes: LINES(256) lines]
+//                  y: [d] [sums of runs as bytes: LINES(2 * n_runs) lines]? [bytes: LINES(256) lines]
 // A sum of a run has 13 bits. The negated sum is stored as two bytes, 128 hi + lo. Because it is negated, the kernel adds the
 // products with minima. Missing rows and columns are copies of the first one. Their results are not stored.
 //
-// The including file defines MR, NC and GROUP, and these functions for the layout within a line:
+// The bytes of a tile of y with at most FEW columns are by column: Y_WIDTH bytes of each column, in the space of LINES(Y_WIDTH) lines.
+//
+// The including file defines MR, NC, GROUP, FEW and Y_WIDTH, and these functions for the layout within a line:
 //   x_zip(v)             v[r]: 16 bytes of row r of a group; afterwards, v[i] is line i: bytes STEP i to STEP i + STEP - 1 of each row
-//   x_scales8(to, v, d)  stores 8 scales v[r] of each row r of a group in 8 lines, d bytes apart
+//   x_scales8(to, v)     stores 8 scales v[r] of each row r of a group in 8 lines
 //   y_number(line, c, v) stores a number v of column c of a tile
+//   y_sums(to, c, hi, lo, n)  stores the sums of n runs of column c
 #pragma once
 
 #include "cpu/arm/quantize.h"
@@ -37,8 +40,9 @@
 #define Y_HEAD_256(n_runs, has_min) (1 + ((has_min) ? 2 * LINES(n_runs) : 0))
 
 UNPACK_INLINE void x_zip(uint8x16_t *v);
-UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales, int distance);
+UNPACK_INLINE void x_scales8(char *to, const int8x8_t *scales);
 UNPACK_INLINE void y_number(char *line, int c, float v);
+UNPACK_INLINE void y_sums(char *to, int c, const int8_t *hi, const int8_t *lo, int n);
 
 // ---- helpers for the products ----
 
@@ -66,46 +70,52 @@ UNPACK_INLINE void store_tile(float tile[NC][MR], float *s, int64_t ld_s, int nx
 
 // ---- panels of y ----
 
-// Stores n bytes of column c of a tile, from the first of LINES(n) lines on.
-UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q, const int n) {
-    for (int j = 0; j < LINES(n); j++) {
-        memcpy(to + j * Y_LINE + c * STEP, q + j * STEP, STEP);
+// Stores n bytes of column c of a tile, `width` bytes at a time.
+UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q, const int n, const int width) {
+    for (int j = 0; j < n; j += width) {
+        memcpy(to + j * NC + c * width, q + j, (size_t) width);
     }
 }
 
 #define TILE_SIZE(n, n_block, y_head) ((size_t) ((n) / (n_block)) * (size_t) (((y_head) + LINES(n_block)) * Y_LINE))
 
-// Defines pack_y_<y>, which calls column(n, tile, c, from) for each column of the tiles that have columns.
+// Defines pack_y_<y>, which calls column(n, tile, c, from, width) for each column of the tiles that have columns.
 #define PACK_Y(y_type, n_block, y_head, column) \
     static void pack_y_##y_type(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \
         for (int c = 0; c < ny || c % NC != 0; c++) { \
-            column(n, (char *) panel + (size_t) (c / NC) * TILE_SIZE(n, n_block, y_head), c % NC, y[c < ny ? c : 0]); \
+            char *tile = (char *) panel + (size_t) (c / NC) * TILE_SIZE(n, n_block, y_head); \
+            const float *from = y[c < ny ? c : 0]; \
+            if (ny - c / NC * NC > FEW) { \
+                column(n, tile, c % NC, from, STEP); \
+            } else { \
+                column(n, tile, c % NC, from, Y_WIDTH); \
+            } \
         } \
     }
 
-UNPACK_INLINE void y_column_q8_0(int64_t n, char *to, int c, const float *from) {
+UNPACK_INLINE void y_column_q8_0(int64_t n, char *to, int c, const float *from, const int width) {
     for (int64_t i = 0; i < n; i += 32, to += (Y_HEAD_32(0) + LINES(32)) * Y_LINE) {
         block_q8_0 b;
         block_q8_0_of(from + i, &b);
         y_number(to, c, f16_as_float(&b.d));
-        y_bytes(to + Y_LINE, c, b.qs, 32);
+        y_bytes(to + Y_LINE, c, b.qs, 32, width);
     }
 }
 PACK_Y(q8_0, 32, Y_HEAD_32(0), y_column_q8_0)
 
-UNPACK_INLINE void y_column_q8_1(int64_t n, char *to, int c, const float *from) {
+UNPACK_INLINE void y_column_q8_1(int64_t n, char *to, int c, const float *from, const int width) {
     for (int64_t i = 0; i < n; i += 32, to += (Y_HEAD_32(1) + LINES(32)) * Y_LINE) {
         block_q8_1 b;
         block_q8_1_of(from + i, &b);
         y_number(to, c, f16_as_float(&b.d));
         y_number(to + Y_LINE, c, f16_as_float(&b.s));
-        y_bytes(to + 2 * Y_LINE, c, b.qs, 32);
+        y_bytes(to + 2 * Y_LINE, c, b.qs, 32, width);
     }
 }
 PACK_Y(q8_1, 32, Y_HEAD_32(1), y_column_q8_1)
 
 // n_sums: runs with sums in the panel: 0, 8 or 16.
-UNPACK_INLINE void y_column_q8_K(int64_t n, char *to, int c, const float *from, const int n_sums) {
+UNPACK_INLINE void y_column_q8_K(int64_t n, char *to, int c, const float *from, const int n_sums, const int width) {
     for (int64_t i = 0; i < n; i += QK_K, to += (Y_HEAD_256(n_sums, n_sums > 0) + LINES(QK_K)) * Y_LINE) {
         block_q8_K b;
         int8_t hi[16], lo[16];
@@ -116,14 +126,13 @@ UNPACK_INLINE void y_column_q8_K(int64_t n, char *to, int c, const float *from, 
             hi[r] = (int8_t) ((sum - low) / 128);
         }
         y_number(to, c, b.d);
-        y_bytes(to + Y_LINE, c, hi, n_sums);
-        y_bytes(to + (1 + LINES(n_sums)) * Y_LINE, c, lo, n_sums);
-        y_bytes(to + Y_HEAD_256(n_sums, n_sums > 0) * Y_LINE, c, b.qs, QK_K);
+        y_sums(to + Y_LINE, c, hi, lo, n_sums);
+        y_bytes(to + Y_HEAD_256(n_sums, n_sums > 0) * Y_LINE, c, b.qs, QK_K, width);
     }
 }
 #define PACK_Y_K(y_type, n_sums) \
-    UNPACK_INLINE void y_column_##y_type(int64_t n, char *to, int c, const float *from) { \
-        y_column_q8_K(n, to, c, from, n_sums); \
+    UNPACK_INLINE void y_column_##y_type(int64_t n, char *to, int c, const float *from, const int width) { \
+        y_column_q8_K(n, to, c, from, n_sums, width); \
     } \
     PACK_Y(y_type, QK_K, Y_HEAD_256(n_sums, n_sums > 0), y_column_##y_type)
 PACK_Y_K(k, 0)
@@ -226,15 +235,15 @@ UNPACK_INLINE struct head head_iq4_xs(const block_iq4_xs *b) {
     return (struct head){.scales = vcombine_s8(scales_iq4_xs(b), vdup_n_s8(0))};
 }
 
-UNPACK_INLINE void x_scales(char *to, const struct head *h, const int n_runs, const int distance) {
+UNPACK_INLINE void x_scales(char *to, const struct head *h, const int n_runs) {
     int8x8_t lo[GROUP], hi[GROUP];
     for (int r = 0; r < GROUP; r++) {
         lo[r] = vget_low_s8(h[r].scales);
         hi[r] = vget_high_s8(h[r].scales);
     }
-    x_scales8(to, lo, distance);
+    x_scales8(to, lo);
     if (n_runs == 16) {
-        x_scales8(to + 8 * distance, hi, distance);
+        x_scales8(to + 8 * X_LINE, hi);
     }
 }
 
@@ -267,7 +276,7 @@ UNPACK_INLINE void x_mins(char *to, const struct head *h, const int n_runs) {
             x_mins(to + 2 * X_LINE, head, n_runs); \
         } \
         to += X_HEAD_256(n_runs, has_min) * X_LINE; \
-        x_scales(to - (n_runs) *X_LINE, head, n_runs, X_LINE); \
+        x_scales(to - (n_runs) *X_LINE, head, n_runs); \
         for (int i = 0; i < GROUP; i++) { \
             int8x16_t v[16]; \
             unpack_##type(&zipped[i], v); \
@@ -315,15 +324,8 @@ PACK_X(iq4_xs, QK_K, X_HEAD_256(8, 0))
 
 // ---- a tier ----
 
-// The including file must define run_32(n, s, ld_s, x, nx, y, ny, has_min) for blocks of 32 and run_256(..., n_runs, has_min) for
-// blocks of 256. They multiply a panel of x with one tile of y.
-#define GEMM_Q_RUN(name, n_block, y_head, call, ...) \
-    static void run_##name(CPU_GEMM_ARGS) { \
-        const char *y = vy; \
-        for (int c = 0; c < ny; c += NC, y += TILE_SIZE(n, n_block, y_head)) { \
-            call(n, s + c * ld_s, ld_s, vx, nx, y, min_int(ny - c, NC), __VA_ARGS__); \
-        } \
-    }
+// The including file must define run_q32, run_q32_min, run_k8, run_k8_min, run_k16 and run_k16_min (kernels.h: cpu_gemm), and the
+// kernels for unpacked rows of blocks of 256, rows_<type>.
 // Below least columns, other kernels are faster. rows: kernel for unpacked rows and at most `most` columns.
 #define GEMM_Q_ROW(TYPE, type, y, run, n_block, x_head, y_head, rows, least, most) \
     k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##run, MR, NR, least, n_block, \
@@ -334,10 +336,3 @@ PACK_X(iq4_xs, QK_K, X_HEAD_256(8, 0))
     GEMM_Q_ROW(TYPE, type, q8_1, q32_min, 32, X_HEAD_32(1), Y_HEAD_32(1), rows, least, most)
 #define GEMM_Q_256(TYPE, type, y, run, n_runs, has_min, least, most) \
     GEMM_Q_ROW(TYPE, type, y, run, QK_K, X_HEAD_256(n_runs, has_min), Y_HEAD_256(n_runs, has_min), rows_##type, least, most)
-#define GEMM_Q_RUNS \
-    GEMM_Q_RUN(q32, 32, Y_HEAD_32(0), run_32, false) \
-    GEMM_Q_RUN(q32_min, 32, Y_HEAD_32(1), run_32, true) \
-    GEMM_Q_RUN(k8, QK_K, Y_HEAD_256(8, 0), run_256, 8, false) \
-    GEMM_Q_RUN(k8_min, QK_K, Y_HEAD_256(8, 1), run_256, 8, true) \
-    GEMM_Q_RUN(k16, QK_K, Y_HEAD_256(16, 0), run_256, 16, false) \
-    GEMM_Q_RUN(k16_min, QK_K, Y_HEAD_256(16, 1), run_256, 16, true)
