@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
-// dot_f.h: dot products of f32, f16 and bf16 rows, single or in tiles of MR rows of x and NR rows of y. f16 and bf16 values are
-// converted to f32 first. Four vectors of sums hide the latency of the multiply-add.
+// dot_f.h: dot products of f32, f16 and bf16 rows, single or in tiles of MR rows of x and NR_ALL rows of y. f16 and bf16 values are
+// converted to f32 first. In single dot products, four vectors of sums hide the latency of the multiply-add. A tile with more
+// than NR rows of y multiplies PART_SIZE bytes of its rows in several passes, so that only the first pass reads them from memory.
 #pragma once
 
+#include "base/min.h"
 #include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/floats.h"
 #include "cpu/x86/unpack.h"
 
 #define MR 4
+#define NR_ALL 16
+#define PART_SIZE 4096
 #ifdef __AVX512F__
-#    define NR 4
+#    define NR 6 // 24 sums, six columns and a row use 31 of 32 registers
 
 // Load n elements; the other lanes are 0.
 FLOATS_INLINE __m512 some_f32(const float *x, int64_t n) {
@@ -24,19 +28,6 @@ FLOATS_INLINE __m512 some_bf16(const uint16_t *x, int64_t n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 
-// Adds pairs of lanes. In the result, sums of a and of b alternate.
-FLOATS_INLINE __m512 fold(__m512 a, __m512 b) {
-    return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-}
-
-// Lane i of the result is the sum of all lanes of a[i].
-FLOATS_INLINE __m128 sums_across4(const __m512 *a) {
-    const __m512d ab = _mm512_castps_pd(fold(a[0], a[1])), cd = _mm512_castps_pd(fold(a[2], a[3]));
-    const __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
-    const __m512 two = _mm512_add_ps(all, _mm512_shuffle_f32x4(all, all, 0x4e));
-    return _mm512_castps512_ps128(_mm512_add_ps(two, _mm512_shuffle_f32x4(two, two, 0xb1)));
-}
-
 // Add the elements after the last complete vector, by masked loads.
 #    define DOT_END(type) \
         for (; i < n; i += 16) { \
@@ -44,13 +35,11 @@ FLOATS_INLINE __m128 sums_across4(const __m512 *a) {
             a = _mm512_fmadd_ps(some_##type(x + i, m), some_##type(y + i, m), a); \
         } \
         *s = _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)));
-#    define TILE_END(type) \
+#    define TILE_REST(type) \
         if (i < n) { \
             TILE_STEP(some_##type(y[c] + i, n - i), some_##type(x[r] + i, n - i)) \
-        } \
-        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
-            _mm_storeu_ps(s + c * ld_s, sums_across4(a[c])); \
         }
+#    define TILE_END(type, element)
 #else
 #    define NR 3 // twelve sums, three columns and a row use all 16 registers
 
@@ -61,15 +50,14 @@ FLOATS_INLINE __m128 sums_across4(const __m512 *a) {
             sum += one_##type(x + i) * one_##type(y + i); \
         } \
         *s = sum;
-#    define TILE_END(type) \
-        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
-            const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a[c][0], a[c][1]), _mm256_hadd_ps(a[c][2], a[c][3])); \
-            _mm_storeu_ps(s + c * ld_s, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1))); \
-        } \
-        for (; i < n; i++) { \
-            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
-                _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
-                    s[r + c * ld_s] += one_##type(x[r] + i) * one_##type(y[c] + i); \
+#    define TILE_REST(type)
+#    define TILE_END(type, element) \
+        for (int64_t i = n / V_LANES * V_LANES; i < n; i++) { \
+            for (int c = 0; c < ny; c++) { \
+                for (int r = 0; r < MR; r++) { \
+                    const element *x = (const void *) ((const char *) vx + (size_t) r * bx); \
+                    const element *y = (const void *) ((const char *) vy + (size_t) c * by); \
+                    s[r + c * ld_s] += one_##type(x + i) * one_##type(y + i); \
                 } \
             } \
         }
@@ -97,46 +85,77 @@ DOT(bf16, uint16_t)
 
 #define TILE_STEP(y_of_c, x_of_r) \
     V v[NR]; \
-    _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+    _Pragma("GCC unroll 6") for (int c = 0; c < ny; c++) { \
         v[c] = y_of_c; \
     } \
     _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
         const V u = x_of_r; \
-        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+        _Pragma("GCC unroll 6") for (int c = 0; c < ny; c++) { \
             a[c][r] = V_FMA(u, v[c], a[c][r]); \
         } \
     }
 
 #define TILE(type, element) \
-    UNPACK_INLINE void tile_##type##_fixed( \
-        int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by, const int ny) { \
+    UNPACK_INLINE void pass_##type(int64_t n, V(*sum)[MR], const char *vx, size_t bx, const char *vy, size_t by, const int ny) { \
         const element *x[MR], *y[NR]; \
         V a[NR][MR]; \
         _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
             x[r] = (const void *) (vx + (size_t) r * bx); \
         } \
-        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+        _Pragma("GCC unroll 6") for (int c = 0; c < ny; c++) { \
             y[c] = (const void *) (vy + (size_t) c * by); \
             _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
-                a[c][r] = V_PS(setzero)(); \
+                a[c][r] = sum[c][r]; \
             } \
         } \
         int64_t i = 0; \
         for (; i + V_LANES <= n; i += V_LANES) { \
             TILE_STEP(v_##type(y[c] + i), v_##type(x[r] + i)) \
         } \
-        TILE_END(type) \
+        TILE_REST(type) \
+        _Pragma("GCC unroll 6") for (int c = 0; c < ny; c++) { \
+            _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
+                sum[c][r] = a[c][r]; \
+            } \
+        } \
+    } \
+    static void part_##type(int64_t n, V(*sum)[MR], const char *x, size_t bx, const char *y, size_t by, int ny) { \
+        for (int left = (ny + NR - 1) / NR; left > 0; left--) { /* equal passes: no pass has one column */ \
+            const int now = (ny + left - 1) / left; \
+            if (NR >= 6 && now == 6) { \
+                pass_##type(n, sum, x, bx, y, by, NR >= 6 ? 6 : 1); \
+            } else if (NR >= 5 && now == 5) { \
+                pass_##type(n, sum, x, bx, y, by, NR >= 5 ? 5 : 1); \
+            } else if (NR >= 4 && now == 4) { \
+                pass_##type(n, sum, x, bx, y, by, NR >= 4 ? 4 : 1); \
+            } else if (now == 3) { \
+                pass_##type(n, sum, x, bx, y, by, 3); \
+            } else { \
+                pass_##type(n, sum, x, bx, y, by, 2); \
+            } \
+            sum += now, y += (size_t) now * by, ny -= now; \
+        } \
     } \
     static void tile_##type(CPU_TILE_ARGS) { \
-        if (nx == MR && NR == 4 && ny == 4) { \
-            tile_##type##_fixed(n, s, ld_s, vx, bx, vy, by, NR); \
-        } else if (nx == MR && ny == 3) { \
-            tile_##type##_fixed(n, s, ld_s, vx, bx, vy, by, 3); \
-        } else if (nx == MR && ny == 2) { \
-            tile_##type##_fixed(n, s, ld_s, vx, bx, vy, by, 2); \
-        } else { \
+        if (nx < MR || ny < 2) { \
             cpu_tile_by_dot(vec_dot_##type, n, s, ld_s, vx, bx, nx, vy, by, ny); \
+            return; \
         } \
+        V sum[NR_ALL][MR]; \
+        for (int c = 0; c < ny; c++) { \
+            for (int r = 0; r < MR; r++) { \
+                sum[c][r] = V_PS(setzero)(); \
+            } \
+        } \
+        const int64_t part = ny > NR ? (int64_t) (PART_SIZE / sizeof(element)) : n; \
+        for (int64_t i = 0; i < n; i += part) { \
+            const size_t off = (size_t) i * sizeof(element); \
+            part_##type(min_i64(n - i, part), sum, (const char *) vx + off, bx, (const char *) vy + off, by, ny); \
+        } \
+        for (int c = 0; c < ny; c++) { \
+            _mm_storeu_ps(s + c * ld_s, sums_across4(sum[c])); \
+        } \
+        TILE_END(type, element) \
     }
 TILE(f32, float)
 TILE(f16, uint16_t)
@@ -145,7 +164,7 @@ TILE(bf16, uint16_t)
 void CPU_TIER_FILL(dot_f)(struct cpu_kernels *k) {
 #define ROW(TYPE, type) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type; \
-    k->tile[GGML_TYPE_##TYPE] = (struct cpu_tile){tile_##type, MR, NR};
+    k->tile[GGML_TYPE_##TYPE] = (struct cpu_tile){tile_##type, MR, NR_ALL};
     ROW(F32, f32)
     ROW(F16, f16)
     ROW(BF16, bf16)

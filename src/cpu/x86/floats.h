@@ -45,6 +45,26 @@ FLOATS_INLINE __m256 load_bf16(const uint16_t *x) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *) x)), 16));
 }
 
+// sums_across4: lane i of the result is the sum of all lanes of a[i].
+#ifdef __AVX512F__
+// Adds pairs of lanes. In the result, sums of a and of b alternate.
+FLOATS_INLINE __m512 fold(__m512 a, __m512 b) {
+    return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+}
+
+FLOATS_INLINE __m128 sums_across4(const __m512 *a) {
+    const __m512d ab = _mm512_castps_pd(fold(a[0], a[1])), cd = _mm512_castps_pd(fold(a[2], a[3]));
+    const __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+    const __m512 two = _mm512_add_ps(all, _mm512_shuffle_f32x4(all, all, 0x4e));
+    return _mm512_castps512_ps128(_mm512_add_ps(two, _mm512_shuffle_f32x4(two, two, 0xb1)));
+}
+#else
+FLOATS_INLINE __m128 sums_across4(const __m256 *a) {
+    const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a[0], a[1]), _mm256_hadd_ps(a[2], a[3]));
+    return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
+}
+#endif
+
 // v_<type> load a vector of V_LANES elements.
 #ifdef __AVX512F__
 FLOATS_INLINE __m512 v_f32(const float *x) {

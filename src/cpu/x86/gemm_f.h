@@ -13,14 +13,18 @@
 #    define MR 32
 #    define NR 12
 #    define MIN_COLS_F32 24
-#    define MIN_COLS_F16 40
-#    define MIN_COLS_BF16 40
+#    define MIN_COLS_F16 17
+#    define MIN_COLS_BF16 20
 #else
 #    ifndef MR // smaller in the tier sse42
 #        define MR 16
 #    endif
 #    define NR 6
-#    define MIN_COLS_F32 10
+#    ifdef __AVX2__
+#        define MIN_COLS_F32 17
+#    else
+#        define MIN_COLS_F32 10
+#    endif
 #    ifndef MIN_COLS_F16 // smaller without F16C: panels convert each row once
 #        define MIN_COLS_F16 20
 #    endif
@@ -28,7 +32,7 @@
 #endif
 #define VECS (MR / V_LANES)
 #define EACH_VEC(v) _Pragma("GCC unroll 2") for (int v = 0; v < VECS; v++)
-#define EACH_COLUMN(c) _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++)
+#define EACH_COLUMN(c) _Pragma("GCC unroll 16") for (int c = 0; c < n_cols; c++)
 
 FLOATS_INLINE void transpose8(__m256 v[8]) {
     __m256 a[8];
@@ -105,8 +109,8 @@ FLOATS_INLINE float identity(float v) {
 PACK_Y(f32, identity)
 PACK_Y(bf16, round_bf16)
 
-static void panels_run(CPU_GEMM_ARGS) {
-    const float *x = vx, *y = vy;
+// Computes n_cols columns, at least ny.
+FLOATS_INLINE void product(int64_t n, float *s, int64_t ld_s, const float *x, int nx, const float *y, int ny, const int n_cols) {
     V sum[NR][VECS];
     EACH_COLUMN(c) {
         EACH_VEC(v) {
@@ -126,7 +130,7 @@ static void panels_run(CPU_GEMM_ARGS) {
         }
     }
     float tile[NR][MR];
-    const bool is_full = VECS > 1 && nx == MR && ny == NR;
+    const bool is_full = VECS > 1 && nx == MR && ny == n_cols;
     float *to = is_full ? s : tile[0];
     const int64_t ld = is_full ? ld_s : MR;
     EACH_COLUMN(c) {
@@ -136,6 +140,19 @@ static void panels_run(CPU_GEMM_ARGS) {
     }
     for (int c = 0; c < ny && !is_full; c++) {
         memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
+    }
+}
+
+// The last panel of columns may have few columns.
+static void panels_run(CPU_GEMM_ARGS) {
+    if (ny > 3 * NR / 4) {
+        product(n, s, ld_s, vx, nx, vy, ny, NR);
+    } else if (ny > NR / 2) {
+        product(n, s, ld_s, vx, nx, vy, ny, 3 * NR / 4);
+    } else if (ny > NR / 4) {
+        product(n, s, ld_s, vx, nx, vy, ny, NR / 2);
+    } else {
+        product(n, s, ld_s, vx, nx, vy, ny, NR / 4);
     }
 }
 
