@@ -8,11 +8,15 @@
 
 #define AHEAD 4096 // prefetch distance; best of 1024 to 8192
 
-// Prefetches `size` bytes, AHEAD bytes after `at`. A prefetch of an unmapped address is harmless.
-static inline __attribute__((always_inline)) void prefetch_ahead(const void *at, size_t size) {
+// Prefetches `size` bytes, `distance` bytes after `at`. A prefetch of an unmapped address is harmless.
+static inline __attribute__((always_inline)) void prefetch_by(const void *at, size_t distance, size_t size) {
     for (size_t i = 0; i < size; i += 64) {
-        _mm_prefetch((const char *) at + AHEAD + i, _MM_HINT_T0);
+        _mm_prefetch((const char *) at + distance + i, _MM_HINT_T0);
     }
+}
+
+static inline __attribute__((always_inline)) void prefetch_ahead(const void *at, size_t size) {
+    prefetch_by(at, AHEAD, size);
 }
 
 // prefetch_far prefetches the cache lines of n floats, FAR_BYTES after x. It is used for long rows that are read or written

@@ -67,6 +67,7 @@ SSE_SHIFT(slli_epi32, _mm_slli_epi32)
 SSE_SHIFT(slli_epi64, _mm_slli_epi64)
 SSE_SHIFT(srli_epi16, _mm_srli_epi16)
 SSE_SHIFT(srli_epi32, _mm_srli_epi32)
+SSE_SHIFT(srai_epi16, _mm_srai_epi16)
 SSE_SHIFT(srai_epi32, _mm_srai_epi32)
 SSE_3(blendv_epi8, sse_ints, _mm_blendv_epi8)
 SSE_ALL(set1_epi8, sse_ints, char, _mm_set1_epi8)
@@ -259,6 +260,7 @@ SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {
 #undef _mm256_extract_epi32
 #undef _mm256_extracti128_si256
 #undef _mm256_inserti128_si256
+#undef _mm256_blend_epi16
 #undef _mm256_permute2x128_si256
 #undef _cvtss_sh
 
@@ -270,6 +272,9 @@ SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {
 #define _mm256_add_epi8 sse_add_epi8
 #define _mm256_and_si256 sse_and_si256
 #define _mm256_andnot_si256 sse_andnot_si256
+// `which` must be a constant, also without optimisation.
+#define _mm256_blend_epi16(a, b, which) \
+    ((sse_ints){_mm_blend_epi16((a).lo, (b).lo, which), _mm_blend_epi16((a).hi, (b).hi, which)})
 #define _mm256_blendv_epi8 sse_blendv_epi8
 #define _mm256_broadcastsi128_si256 sse_broadcastsi128_si256
 #define _mm256_castpd_si256 sse_castpd_si256
@@ -323,6 +328,7 @@ SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {
 #define _mm256_slli_epi32 sse_slli_epi32
 #define _mm256_slli_epi64 sse_slli_epi64
 #define _mm256_sllv_epi32 sse_sllv_epi32
+#define _mm256_srai_epi16 sse_srai_epi16
 #define _mm256_srai_epi32 sse_srai_epi32
 #define _mm256_srli_epi16 sse_srli_epi16
 #define _mm256_srli_epi32 sse_srli_epi32

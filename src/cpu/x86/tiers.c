@@ -49,13 +49,13 @@ static bool has_amx(void) {
     return cpu_features()->amx_int8 && has_vnni() && may_use_tiles();
 }
 
-// In the order in which the files fill the table: gemv_q and gemv_k change slots that gemm_q filled. The tiers sse42 and avx use
-// the files of avx2 (sse.h).
+// In the order in which the files fill the table: gemm_q keeps slots of an older tier. The tiers sse42 and avx use the files of avx2
+// (sse.h).
 #define AVX2(X, tier) \
     X(tier, dot_f) X(tier, gemm_f) X(tier, quantize) X(tier, dot_q) X(tier, gemm_q) X(tier, gemv_q) X(tier, widen) X(tier, vec)
 #define AVXVNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
-#define AVX512(X, tier) X(tier, dot_f) X(tier, gemm_f) X(tier, gemm_q) X(tier, gemv_k) X(tier, gemv_q) X(tier, vec)
-#define VNNI(X, tier) X(tier, gemv_q) X(tier, gemv_k) X(tier, gemm_q)
+#define AVX512(X, tier) X(tier, dot_f) X(tier, gemm_f) X(tier, gemm_q) X(tier, gemv_q) X(tier, vec)
+#define VNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
 #define AMX(X, tier) X(tier, gemm_q)
 
 CPU_TIER_FILES(sse42, AVX2)

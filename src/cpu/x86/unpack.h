@@ -99,6 +99,7 @@ UNPACK_INLINE __m256i unpack_q5_1(const block_q5_1 *b) {
 
 static const int8_t table_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // twice the values
+static const int8_t table_mxfp4_plus_12[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 UNPACK_INLINE __m256i unpack_table(const int8_t *table, const uint8_t *qs) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *) table)), nibbles(qs));
@@ -142,11 +143,22 @@ UNPACK_INLINE __m256 scales_mxfp4(__m128i e) {
 
 // Lower 8 bytes: scales of q4_K and q5_K; upper 8 bytes: minima. 6 bits each in 12 bytes.
 UNPACK_INLINE __m128i scales_6bit(const uint8_t *from) {
+#ifdef __AVX2__
+    int32_t last;
+    memcpy(&last, from + 8, sizeof last);
+    const __m128i first = _mm_loadl_epi64((const void *) from); // the first 4 scales, the first 4 minima
+    const __m128i both = _mm_unpacklo_epi32(first, _mm_set1_epi32(last));
+    const __m128i low = _mm_and_si128(
+        _mm_srlv_epi32(both, _mm_setr_epi32(0, 0, 0, 4)), _mm_setr_epi32(0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f));
+    const __m128i high = _mm_and_si128(_mm_slli_epi64(_mm_unpacklo_epi32(first, first), 30), _mm_set1_epi64x(0x3030303000000000));
+    return _mm_or_si128(low, high);
+#else
     uint32_t u[3];
     memcpy(u, from, sizeof u);
     const uint32_t s0 = u[0] & 0x3f3f3f3f, s1 = (u[2] & 0x0f0f0f0f) | (u[0] >> 6 & 0x03030303) << 4;
     const uint32_t m0 = u[1] & 0x3f3f3f3f, m1 = (u[2] >> 4 & 0x0f0f0f0f) | (u[1] >> 6 & 0x03030303) << 4;
     return _mm_setr_epi32((int) s0, (int) s1, (int) m0, (int) m1);
+#endif
 }
 
 // Elements are in RAW_<type> vectors of 32 bytes, RAW_AT_<type> bytes after the start of a block. bits_<type> operates within
