@@ -6,7 +6,6 @@
 
 #define MR 32
 #define NR 16
-#define MIN_COLS 4
 #define OFFSET_8BIT 128
 #define Y_QUAD(j, c, R) (8 * NR + (c) * (R) + 4 * (j))
 
@@ -24,11 +23,11 @@ struct tile_config {
     uint8_t n_rows[16];
 };
 
-static const struct tile_config config = {
-    .palette = 1,
-    .row_size = {64, K, 64, 64, K, 64},
-    .n_rows = {16, 16, K / 4, 16, 16, K / 4},
-};
+#define CONFIG(n_cols) \
+    { \
+        .palette = 1, .row_size = {64, K, 64, 64, K, 64}, .n_rows = { n_cols, n_cols, K / 4, n_cols, n_cols, K / 4 } \
+    }
+static const struct tile_config configs[4] = {CONFIG(4), CONFIG(8), CONFIG(12), CONFIG(16)};
 
 UNPACK_INLINE __m512 floats_at(const char *at) {
     return _mm512_loadu_ps((const void *) at);
@@ -45,11 +44,12 @@ UNPACK_INLINE __m512 floats_at(const char *at) {
         _tile_stored(sums, to, 64); \
     } while (0)
 
-UNPACK_INLINE void add_run(__m512 *sum, const int32_t *t, __m512 scale, __m512 min, const char *y, const bool has_min) {
+UNPACK_INLINE void add_run(
+    __m512 *sum, const int32_t *t, __m512 scale, __m512 min, const char *y, const bool has_min, const int n_cols) {
     const float *d = (const float *) (const void *) y + NR, *sums = (const void *) y;
     const int32_t *initial = (const void *) y;
     _Pragma("GCC unroll 16") // without unrolling, the compiler keeps the sums in memory
-        for (int c = 0; c < NR; c++) {
+        for (int c = 0; c < n_cols; c++) {
         __m512i v = _mm512_load_si512(t + 16 * c);
         if (!has_min) {
             v = _mm512_add_epi32(v, _mm512_set1_epi32(initial[c]));
@@ -61,12 +61,12 @@ UNPACK_INLINE void add_run(__m512 *sum, const int32_t *t, __m512 scale, __m512 m
     }
 }
 
-// Multiplies rows h .. h + 15 with all columns.
-UNPACK_INLINE void rows16_run(
-    int64_t n, float *s, int64_t ld_s, const char *x, int h, int nx, const char *y, int ny, const bool has_min) {
+// Multiplies rows h .. h + 15 with n_cols columns, at least ny.
+UNPACK_INLINE void rows16_run(int64_t n, float *s, int64_t ld_s, const char *x, int h, int nx, const char *y, int ny,
+    const bool has_min, const int n_cols) {
     _Alignas(64) int32_t t[2][NR * 16];
     __m512 sum[NR];
-    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < n_cols; c++) {
         sum[c] = _mm512_setzero_ps();
     }
     const size_t bytes = 4 * (size_t) ((1 + has_min) * MR + h);
@@ -76,18 +76,18 @@ UNPACK_INLINE void rows16_run(
         if (i + 1 < n / K) {
             MULTIPLY(ODD, t[1], x1 + bytes, y1);
         }
-        add_run(sum, t[0], floats_at(x + 4 * h), floats_at(x + 4 * (MR + h)), y, has_min);
+        add_run(sum, t[0], floats_at(x + 4 * h), floats_at(x + 4 * (MR + h)), y, has_min, n_cols);
         x += 2 * X_RUN(K, has_min);
         y += 2 * Y_RUN(K);
         if (i + 1 < n / K) {
             if (i + 2 < n / K) {
                 MULTIPLY(EVEN, t[0], x + bytes, y);
             }
-            add_run(sum, t[1], floats_at(x1 + 4 * h), floats_at(x1 + 4 * (MR + h)), y1, has_min);
+            add_run(sum, t[1], floats_at(x1 + 4 * h), floats_at(x1 + 4 * (MR + h)), y1, has_min, n_cols);
         }
     }
     const __mmask16 rows = (__mmask16) (nx < 16 ? (1u << nx) - 1 : 0xffff);
-    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < n_cols; c++) {
         if (c < ny) {
             _mm512_mask_storeu_ps(s + c * ld_s, rows, sum[c]);
         }
@@ -99,10 +99,17 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
     (void) R, (void) is_8bit; // all bytes of x are unsigned here
     struct tile_config saved; // other libraries may rely on their configuration
     _tile_storeconfig(&saved);
-    _tile_loadconfig(&config);
-    rows16_run(n, s, ld_s, x, 0, nx, y, ny, has_min);
-    if (nx > 16) {
-        rows16_run(n, s + 16, ld_s, x, 16, nx - 16, y, ny, has_min);
+    _tile_loadconfig(&configs[(ny - 1) / 4]);
+    for (int h = 0; h < nx; h += 16) { // the last panel of columns may have few columns
+        if (ny > 12) {
+            rows16_run(n, s + h, ld_s, x, h, nx - h, y, ny, has_min, 16);
+        } else if (ny > 8) {
+            rows16_run(n, s + h, ld_s, x, h, nx - h, y, ny, has_min, 12);
+        } else if (ny > 4) {
+            rows16_run(n, s + h, ld_s, x, h, nx - h, y, ny, has_min, 8);
+        } else {
+            rows16_run(n, s + h, ld_s, x, h, nx - h, y, ny, has_min, 4);
+        }
     }
     if (saved.palette != 0) {
         _tile_loadconfig(&saved);

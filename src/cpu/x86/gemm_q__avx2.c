@@ -9,7 +9,6 @@
 #ifndef NR // smaller in the tiers sse42 and avx (sse.h)
 #    define NR 4
 #endif
-#define MIN_COLS 4
 #define OFFSET_8BIT 0
 
 #include "cpu/x86/panel_q.h"
@@ -20,7 +19,7 @@ UNPACK_INLINE __m256i pairs(__m256i x, __m256i y, const bool is_signed) {
 }
 
 UNPACK_INLINE void run_multiply(
-    __m256i t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_signed) {
+    __m256i t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_signed, const int n_cols) {
     (void) has_min;
     const __m256i ones = _mm256_set1_epi16(1);
     int n_pairs = R / 8;

@@ -7,8 +7,6 @@
 
 #define MR 32
 #define NR 4
-#define MIN_COLS 4
-#define MIN_COLS_256 5 // gemv_k.h multiplies up to four columns per pass
 #define OFFSET_8BIT 0
 
 #include "cpu/x86/panel_q.h"
@@ -19,7 +17,7 @@ UNPACK_INLINE __m512i widened(__m512i sum, __m512i pairs) {
 }
 
 // Four signed bytes of each row.
-UNPACK_INLINE void add_signed(__m512i t[NR][VECS], const char *xb, const char *yb) {
+UNPACK_INLINE void add_signed(__m512i t[NR][VECS], const char *xb, const char *yb, const int n_cols) {
     __m512i x[2];
     __mmask64 is_negative[2];
     EACH_VEC(v) {
@@ -37,7 +35,7 @@ UNPACK_INLINE void add_signed(__m512i t[NR][VECS], const char *xb, const char *y
 }
 
 // n_quads * 4 unsigned bytes of each row. Products are added in 16 bits first.
-UNPACK_INLINE void add_unsigned(__m512i t[NR][VECS], const char *xb, const char *yb, const int n_quads) {
+UNPACK_INLINE void add_unsigned(__m512i t[NR][VECS], const char *xb, const char *yb, const int n_quads, const int n_cols) {
     __m512i p[NR][VECS];
     _Pragma("GCC unroll 4") for (int j = 0; j < n_quads; j++) {
         const __m512i x[2] = {_mm512_loadu_si512(xb + 4 * MR * j), _mm512_loadu_si512(xb + 4 * MR * j + 64)};
@@ -57,14 +55,14 @@ UNPACK_INLINE void add_unsigned(__m512i t[NR][VECS], const char *xb, const char 
 }
 
 UNPACK_INLINE void run_multiply(
-    __m512i t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_signed) {
+    __m512i t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_signed, const int n_cols) {
     const int n_unsigned = R == 16 && !has_min ? 2 : 4; // q6_K has 6 bits; q3_K shares its kernel
     const int n_quads = is_signed ? 1 : n_unsigned;
     for (int j = 0; j < R / 4; j += n_quads, x += 4 * MR * n_quads, y += 4 * NR * n_quads) {
         if (is_signed) {
-            add_signed(t, x, y);
+            add_signed(t, x, y, n_cols);
         } else {
-            add_unsigned(t, x, y, n_quads);
+            add_unsigned(t, x, y, n_quads, n_cols);
         }
     }
 }

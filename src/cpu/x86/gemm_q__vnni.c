@@ -6,11 +6,9 @@
 
 #ifdef __AVX512F__
 #    define MR 32
-#    define MIN_COLS 5 // by_rows.h multiplies up to four columns per pass
 #    define DOT_QUADS _mm512_dpbusd_epi32
 #else
 #    define MR 8
-#    define MIN_COLS 4
 #    define DOT_QUADS _mm256_dpbusd_avx_epi32
 #endif
 #define NR 6
@@ -20,7 +18,7 @@
 #include "cpu/x86/product_q.h"
 
 UNPACK_INLINE void run_multiply(
-    VI t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_8bit) {
+    VI t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_8bit, const int n_cols) {
     (void) has_min, (void) is_8bit; // all bytes of x are unsigned in this tier, also those of 8 bits
     for (int j = 0; j < R / 4; j++, x += 4 * MR, y += 4 * NR) {
         VI rows[VECS];

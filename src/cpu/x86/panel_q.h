@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with many columns. The including file
-// defines MR (rows of a panel, a multiple of 8), NR (columns), MIN_COLS (fewer columns use other kernels) and OFFSET_8BIT (the
-// offset of 8-bit elements).
+// defines MR (rows of a panel, a multiple of 8), NR (columns) and OFFSET_8BIT (the offset of 8-bit elements).
 //
 // A run is R elements (32 or 16) of a row with a common scale. A quad is four bytes, which one instruction lane multiplies.
 //   x: [scale: MR floats] [minimum: MR floats]? [bytes: R / 4 times {a quad of each row}]
@@ -14,9 +13,8 @@
 #include "cpu/kernels.h"
 #include "cpu/x86/unpack.h"
 
-#ifndef MIN_COLS_256 // MIN_COLS of formats with blocks of 256
-#    define MIN_COLS_256 MIN_COLS
-#endif
+// With fewer columns, unpacking rows for each pass of gemv_q.h costs less than packing them.
+#define MIN_COLS (CPU_GEMV_COLS + 1)
 #define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min)))
 #define Y_RUN(R) (NR * ((R) + 8))
 #ifndef Y_QUAD // byte offset of quad j of column c in a run
@@ -116,9 +114,8 @@ typedef void (*panels_run_t)(CPU_GEMM_ARGS);
 static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run_t run_32, panels_run_t run_32_min,
     panels_run_t run_16, panels_run_t run_16_min) {
 #define ROW(TYPE, type, y, how, R, n_step, has_min) \
-    k->gemm[GGML_TYPE_##TYPE] = \
-        (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, (n_step) == 256 ? MIN_COLS_256 : MIN_COLS, n_step, \
-            (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0}};
+    k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, MIN_COLS, n_step, \
+        (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0}};
     ROW(Q8_0, q8_0, offset_8bit, 8bit, 32, 32, 0)
     ROW(IQ4_NL, iq4_nl, offset_8bit, 8bit, 32, 32, 0)
     ROW(Q4_0, q4_0, offset_8, 32, 32, 32, 0)

@@ -18,7 +18,7 @@
 #endif
 #define VECS (MR / V_LANES)
 #define EACH_VEC(v) _Pragma("GCC unroll 2") for (int v = 0; v < VECS; v++)
-#define EACH_COLUMN(c) _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++)
+#define EACH_COLUMN(c) _Pragma("GCC unroll 16") for (int c = 0; c < n_cols; c++)
 
 // quad_at, float_at: a quad or a float of a column in all lanes. floats_at: vector v of the floats of MR rows.
 UNPACK_INLINE VI quad_at(const char *at) {
@@ -39,7 +39,7 @@ UNPACK_INLINE V floats_at(const char *at, int v) {
 
 // Scales the integer sums t of a run and adds them to sum. With has_min, also adds minimum * `initial`. x and y point to the
 // start of the run in the panels.
-UNPACK_INLINE void add_run(V sum[NR][VECS], VI t[NR][VECS], const char *x, const char *y, const bool has_min) {
+UNPACK_INLINE void add_run(V sum[NR][VECS], VI t[NR][VECS], const char *x, const char *y, const bool has_min, const int n_cols) {
     EACH_COLUMN(c) {
         const V d = float_at(y + 4 * (NR + c));
         EACH_VEC(v) {
@@ -51,7 +51,7 @@ UNPACK_INLINE void add_run(V sum[NR][VECS], VI t[NR][VECS], const char *x, const
     }
 }
 
-UNPACK_INLINE void store_sums(float *s, int64_t ld_s, V sum[NR][VECS], int nx, int ny) {
+UNPACK_INLINE void store_sums(float *s, int64_t ld_s, V sum[NR][VECS], int nx, int ny, const int n_cols) {
     float tile[NR][MR];
     EACH_COLUMN(c) {
         EACH_VEC(v) {
@@ -65,10 +65,11 @@ UNPACK_INLINE void store_sums(float *s, int64_t ld_s, V sum[NR][VECS], int nx, i
 
 // Adds the dot products of a run to t. x and y point to the first bytes of the run. The including file defines this function.
 UNPACK_INLINE void run_multiply(
-    VI t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_8bit);
+    VI t[NR][VECS], const char *x, const char *y, const int R, const bool has_min, const bool is_8bit, const int n_cols);
 
-UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
-    const bool has_min, const bool is_8bit) {
+// Computes n_cols columns, at least ny.
+UNPACK_INLINE void product_cols(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
+    const bool has_min, const bool is_8bit, const int n_cols) {
     const bool is_signed = is_8bit && OFFSET_8BIT == 0;
     V sum[NR][VECS];
     EACH_COLUMN(c) {
@@ -83,8 +84,20 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
                 t[c][v] = has_min || is_signed ? VI_ZERO() : quad_at(y + 4 * c);
             }
         }
-        run_multiply(t, x + 4 * (1 + has_min) * MR, y + 4 * 2 * NR, R, has_min, is_8bit);
-        add_run(sum, t, x, y, has_min);
+        run_multiply(t, x + 4 * (1 + has_min) * MR, y + 4 * 2 * NR, R, has_min, is_8bit, n_cols);
+        add_run(sum, t, x, y, has_min, n_cols);
     }
-    store_sums(s, ld_s, sum, nx, ny);
+    store_sums(s, ld_s, sum, nx, ny, n_cols);
+}
+
+// The last panel of columns may have few columns.
+UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
+    const bool has_min, const bool is_8bit) {
+    if (ny > 2 * NR / 3) {
+        product_cols(n, s, ld_s, x, nx, y, ny, R, has_min, is_8bit, NR);
+    } else if (ny > NR / 3) {
+        product_cols(n, s, ld_s, x, nx, y, ny, R, has_min, is_8bit, 2 * NR / 3);
+    } else {
+        product_cols(n, s, ld_s, x, nx, y, ny, R, has_min, is_8bit, NR / 3);
+    }
 }
