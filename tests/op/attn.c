@@ -16,7 +16,7 @@
 #define OP_F16_DOTS 1e-5
 
 // Kinds of masks. OPEN hides nothing, SPARSE hides random keys, ROW_CLOSED hides all keys from the first token.
-enum { NO_MASK, OPEN, CAUSAL, SPARSE, ROW_CLOSED };
+enum { NO_MASK, OPEN, CAUSAL, SPARSE, ROW_CLOSED, ADJACENT, INTERLEAVED, COMMON };
 
 struct attn {
     int64_t d_k, d_v, n_kv, n_head, n_head_kv, n_token, n_seq;
@@ -33,10 +33,13 @@ static struct ggml_tensor *mask_of(struct op_build *b, int kind, const int64_t *
     struct ggml_tensor *mask = op_input(b, GGML_TYPE_F16, ne);
     for (int64_t i = 0; i < ggml_nelements(mask); i++) {
         const int64_t key = i % ne[0], token = i / ne[0] % ne[1];
-        const bool closed = kind == CAUSAL       ? key > token + ne[0] / 2
-                            : kind == SPARSE     ? op_random(b) % 5 < 2
-                            : kind == ROW_CLOSED ? token == 0 || key < ne[0] / 3
-                                                 : false;
+        const bool closed = kind == CAUSAL        ? key > token + ne[0] / 2
+                            : kind == SPARSE      ? op_random(b) % 5 < 2
+                            : kind == ROW_CLOSED  ? token == 0 || key < ne[0] / 3
+                            : kind == ADJACENT    ? key * ne[1] / ne[0] != token
+                            : kind == INTERLEAVED ? key % ne[1] != token
+                            : kind == COMMON      ? key > ne[0] / 3 && key % ne[1] != token
+                                                  : false;
         if (closed) {
             *(uint16_t *) op_at(mask, i) = 0xfc00;
         }
@@ -173,6 +176,29 @@ static void quantised_cases(struct op_suite *s) {
     }
 }
 
+// Several sequences with one token each: in one cache, and in a cache each.
+static void sequence_cases(struct op_suite *s) {
+    static const int64_t counts[] = {2, 3, 5, 17, 33}; // with 17 tokens, Berth has units with panels
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0};
+    for (size_t i = 0; i < N(counts); i++) {
+        for (size_t t = 0; t < N(types); t++) {
+            for (int mask = ADJACENT; mask <= COMMON; mask++) {
+                struct attn c = {64, 64, 100 * counts[i] + 7, 8, 2, counts[i], 1, types[t], types[t], mask, 1, 1, 0, 0, false,
+                    true, false, GGML_PREC_DEFAULT, 0};
+                c.sinks = i == 1;
+                c.softcap = i == 2 ? 10.0f : 0.0f;
+                c.max_bias = i == 0 ? 8.0f : 0.0f;
+                op_case(s, "FLASH_ATTN_EXT", op_text("%d sequences %s mask %d", (int) counts[i], ggml_type_name(types[t]), mask),
+                    tolerance(&c), build_attn, &c);
+            }
+            const struct attn c = {64, 64, 700, 8, 2, 1, counts[i], types[t], types[t], SPARSE, 1, counts[i], 0, 0, false, true,
+                false, GGML_PREC_DEFAULT, 0};
+            op_case(s, "FLASH_ATTN_EXT", op_text("%d caches %s", (int) counts[i], ggml_type_name(types[t])), tolerance(&c),
+                build_attn, &c);
+        }
+    }
+}
+
 struct indexer {
     int64_t d, n_head, n_kv, n_token, n_seq, mask_seqs;
     enum ggml_type type;
@@ -207,5 +233,6 @@ void op_suite_attn(struct op_suite *s) {
     wide_cases(s);
     precision_cases(s);
     quantised_cases(s);
+    sequence_cases(s);
     indexer_cases(s);
 }

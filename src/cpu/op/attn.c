@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 // attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without storing the matrix of scores (Dao et al., arXiv 2205.14135).
 // A query is the vector of one token and one head. A group is the heads of q that share a head of k and v. A unit is up to q_rows
-// queries of one group. A span is a part of the keys of a unit. An item is a unit and a span.
-//   1. A task computes the sums of an item in tiles of K_ROWS keys. Units of groups with many queries use panels of f32
-//      (kernels.h: cpu_gemm). Other units use dot products, so that a short prompt gives the same sums as single tokens.
+// queries of one group. A key is hidden from a query if the mask is -inf. A part is a run of queries of a unit that see about the
+// same keys: the heads of one token, or several tokens of one sequence. The keys of a part are those that are not hidden from
+// all of its queries. A span is a contiguous range of the keys of a part.
+//   1. A task computes the sums of a span in tiles of K_ROWS keys. Keys hidden from the part take no time. A part with many
+//      queries uses panels of f32 (kernels.h: cpu_gemm), other parts use dot products, so that a short prompt gives the same sums
+//      as single tokens.
 //   2. Per query, a task keeps the largest score m, the sum s of exp(score - m), and the sum of exp(score - m) v.
-//   3. The sums of the spans of a unit are joined.
-// The number of spans does not depend on the number of tasks, so results do not either. Sums are f32. Queries are rounded to the
-// vec_dot_type of k's type.
+//   3. The sums of the spans of a part are joined in the order of the spans.
+// The spans of a part depend on the number of groups and on the number of keys of the part only. So the result of a part does not
+// depend on the number of tasks, the number of sequences, the size of the cache or the places of the keys in it. Sums are f32.
+// Queries are rounded to the vec_dot_type of k's type.
 
 #include "base/min.h"
 #include "cpu/op/dots.h"
@@ -19,12 +23,17 @@
 #include <float.h>
 #include <math.h>
 
-#define Q_ROWS 16    // queries per unit with dot products
-#define Q_PANELS 64  // maximum queries per unit with panels
-#define Q_MANY 64    // minimum queries per group for panels
-#define K_ROWS 64    // keys per tile
-#define SPAN_MIN 256 // a unit has at most one span per SPAN_MIN keys (rounded up)
-#define N_ITEMS 16   // maximum number of items if units have several spans
+#define Q_ROWS 16      // queries per unit with dot products
+#define Q_PANELS 64    // maximum queries per unit with panels
+#define Q_MANY 64      // minimum queries per group for units with panels
+#define PART_PANELS 16 // minimum queries per part for panels
+#define K_ROWS 64      // keys per tile, bits of a word of a key set
+#define SPAN_MIN 256   // a part has at most one span per SPAN_MIN keys (rounded up)
+#define N_SPANS 32     // maximum spans of all groups of one token
+#define N_ITEMS 128    // maximum spans of an op that are divided among tasks
+#define PART_SLACK 32  // see rows_fit
+#define AHEAD_ROWS 32  // rows of v that are prefetched together
+#define HIDDEN 0xfc00  // -inf as f16
 
 struct attn {
     const struct cpu_kernels *table;
@@ -35,8 +44,10 @@ struct attn {
     int64_t q_rows;            // queries per unit
     int64_t n_heads;           // heads of q per group; 1 if k and v have different numbers of heads
     int64_t n_groups;          // groups per sequence
+    bool is_apart;             // a unit has the queries of one token
     int64_t n_blocks, n_units; // units per group and sequence; units in total
-    int64_t n_spans, span;     // spans per unit; keys per span
+    int64_t n_spans;           // maximum spans per part
+    int64_t n_words;           // words of a key set
     size_t q_size;             // bytes of a query in the vec_dot_type of k's type
 };
 
@@ -44,7 +55,8 @@ static enum ggml_type dot_type(const struct attn *a) {
     return cpu_kernels_portable.traits[a->k->type].vec_dot_type;
 }
 
-static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
+// is_apart: tokens see different keys, so a unit has the queries of one token.
+static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor *op, bool is_apart) {
     struct attn a = {
         .table = k,
         .q = op->src[0],
@@ -63,13 +75,15 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     a.n_groups = a.q->ne[2] / a.n_heads;
     a.g = k->gemm[GGML_TYPE_F32].run != NULL && a.n_heads * a.q->ne[1] >= Q_MANY ? &k->gemm[GGML_TYPE_F32] : NULL;
     a.q_rows = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
+    a.is_apart = is_apart && a.n_heads < a.q_rows;
+    if (a.is_apart) {
+        a.q_rows = a.n_heads;
+    }
     a.n_blocks = (a.n_heads * a.q->ne[1] + a.q_rows - 1) / a.q_rows;
     a.n_units = a.n_groups * a.q->ne[3] * a.n_blocks;
     a.q_size = ggml_row_size(dot_type(&a), a.d_k);
-    const int64_t max_spans = (a.n_kv + SPAN_MIN - 1) / SPAN_MIN;
-    const int64_t n_spans = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
-    a.n_spans = max_i64(1, min_i64(n_spans, max_spans));
-    a.span = (a.n_kv + a.n_spans - 1) / a.n_spans;
+    a.n_words = a.mask != NULL ? (a.n_kv + K_ROWS - 1) / K_ROWS : 0;
+    a.n_spans = max_i64(1, min_i64(N_SPANS / max_i64(1, a.n_groups), (a.n_kv + SPAN_MIN - 1) / SPAN_MIN));
     if (a.softcap != 0.0f) {
         a.scale /= a.softcap;
     }
@@ -101,6 +115,11 @@ static bool attn_supports(const struct ggml_tensor *op) {
            (sinks == NULL || (sinks->type == GGML_TYPE_F32 && sinks->ne[0] >= q->ne[2] && ggml_nrows(sinks) > 0));
 }
 
+// True if the spans of a part are divided among tasks. Otherwise, one task computes all spans of a unit.
+static bool spans_are_shared(const struct attn *a, int n_tasks) {
+    return n_tasks > 1 && a->n_spans > 1 && a->n_units * a->n_spans <= N_ITEMS;
+}
+
 static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
     const double flops = (double) ggml_nelements(op) * (double) op->src[1]->ne[1];
     const double n = flops / 65536;
@@ -109,15 +128,18 @@ static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
 
 // ---- work memory ----
 
-// Floats of the sums of one item: [sum of exp(score - m) v: q_rows * d_v][m: q_rows][s: q_rows].
+// Floats of the sums of one span of a unit: [sum of exp(score - m) v: q_rows * d_v][m: q_rows][s: q_rows].
 static int64_t sums_floats(const struct attn *a) {
     return (int64_t) cpu_scratch_floats(a->q_rows * (a->d_v + 2));
 }
 
-// Memory of a task after its sums: offsets in floats. The scores, [q_rows][K_ROWS], are at offset 0.
+// Memory of a task after the sums of two spans: offsets in floats. The scores, [q_rows][K_ROWS], are at offset 0.
 struct layout {
     int64_t rows;     // rows of q, k or v as floats
-    int64_t queries;  // in vec_dot_type; with panels: as columns
+    int64_t gathered; // rows of k that are not equally spaced in the cache
+    int64_t queries;  // in vec_dot_type
+    int64_t sets;     // two key sets
+    int64_t columns;  // panels of columns: queries
     int64_t keys;     // panels of rows: the keys of a tile
     int64_t values;   // panels of rows: v transposed
     int64_t weights;  // panels of columns: weights, one column per query
@@ -128,48 +150,60 @@ struct layout {
     float *own;       // start of the memory
 };
 
+static int64_t floats_of(size_t size) {
+    return (int64_t) (cpu_gemm_lines(size) / sizeof(float));
+}
+
 static struct layout layout_of(const struct attn *a) {
     const struct cpu_gemm *g = a->g;
     const int64_t d = max_i64(a->d_k, a->d_v);
     struct layout r = {.rows = a->q_rows * K_ROWS};
-    r.queries = r.rows + (int64_t) cpu_scratch_floats(K_ROWS * d);
+    r.gathered = r.rows + (int64_t) cpu_scratch_floats(K_ROWS * d);
+    r.queries = r.gathered + floats_of(ggml_row_size(a->k->type, a->d_k) * K_ROWS);
+    r.sets = r.queries + floats_of(a->q_size * (size_t) a->q_rows);
+    r.end = r.sets + floats_of((size_t) a->n_words * 2 * sizeof(uint64_t));
     if (g == NULL) {
-        r.end = r.queries + (int64_t) (cpu_gemm_lines(a->q_size * Q_ROWS) / sizeof(float));
         return r;
     }
+    r.columns = r.end;
     r.x_k = (int64_t) (cpu_gemm_x_size(g, a->d_k) / sizeof(float));
     r.x_v = (int64_t) (cpu_gemm_x_size(g, K_ROWS) / sizeof(float));
     r.y_k = (int64_t) (cpu_gemm_y_size(g, a->d_k) / sizeof(float));
     r.y_v = (int64_t) (cpu_gemm_y_size(g, K_ROWS) / sizeof(float));
-    r.keys = r.queries + r.y_k * (a->q_rows / g->nr);
+    r.keys = r.columns + r.y_k * ((a->q_rows + g->nr - 1) / g->nr);
     r.values = r.keys + r.x_k * ((K_ROWS + g->mr - 1) / g->mr);
     r.weights = r.values + r.x_v * ((a->d_v + g->mr - 1) / g->mr);
-    r.product = r.weights + r.y_v * (a->q_rows / g->nr);
+    r.product = r.weights + r.y_v * ((a->q_rows + g->nr - 1) / g->nr);
     r.end = r.product + (int64_t) cpu_scratch_floats(a->q_rows * a->d_v);
     return r;
 }
 
 static int64_t task_floats(const struct attn *a) {
-    return sums_floats(a) + layout_of(a).end;
+    return 2 * sums_floats(a) + layout_of(a).end;
 }
 
 static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor *op, int n_tasks) {
-    const struct attn a = attn_of(k, op);
-    const int64_t joined = a.n_spans > 1 ? a.n_units * a.n_spans * sums_floats(&a) : 0;
-    return (size_t) (joined + task_floats(&a) * n_tasks) * sizeof(float);
+    int64_t most = 0;
+    for (int is_apart = 0; is_apart < 2; is_apart++) {
+        const struct attn a = attn_of(k, op, is_apart != 0);
+        const int64_t joined = spans_are_shared(&a, n_tasks) ? a.n_units * a.n_spans * sums_floats(&a) : 0;
+        most = max_i64(most, joined + task_floats(&a) * n_tasks);
+    }
+    return (size_t) most * sizeof(float);
 }
 
 // Suffices for the best kernels and for the portable kernels.
 static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
     const size_t best = work_size_by(&cpu_kernels_best, op, n_tasks), plain = work_size_by(&cpu_kernels_portable, op, n_tasks);
-    return max_i64(best, plain);
+    return max_size(best, plain);
 }
 
-// An op with fewer queries may have more spans per unit, or use no panels. The bound covers both.
+// An op with fewer queries or groups may divide its spans among tasks, have more spans, or use no panels. The bound covers this.
 static size_t attn_work_bound(const struct ggml_tensor *op, int n_tasks) {
-    const struct attn best = attn_of(&cpu_kernels_best, op), plain = attn_of(&cpu_kernels_portable, op);
-    const int64_t n_spans = (best.n_kv + SPAN_MIN - 1) / SPAN_MIN, n_items = ggml_nrows(best.q) * n_spans;
-    const int64_t joined = n_spans > 1 ? min_i64(n_items, N_ITEMS) * sums_floats(&best) : 0;
+    const struct attn best = attn_of(&cpu_kernels_best, op, false), plain = attn_of(&cpu_kernels_portable, op, false);
+    const int64_t n_spans = (best.n_kv + SPAN_MIN - 1) / SPAN_MIN;
+    const int64_t n_items = min_i64(ggml_nrows(best.q) * min_i64(n_spans, N_SPANS), N_ITEMS);
+    const int64_t joined = n_tasks > 1 && n_spans > 1 ? n_items * max_i64(sums_floats(&best), sums_floats(&plain)) : 0;
     const int64_t own = max_i64(task_floats(&best), task_floats(&plain));
     return (size_t) (joined + own * n_tasks) * sizeof(float);
 }
@@ -203,9 +237,12 @@ static float slope_of(const struct attn *a, int64_t h) {
     return h < n ? powf(m0, (float) (h + 1)) : powf(m1, (float) (2 * (h - n) + 1));
 }
 
+// Units of tokens that see the same keys are adjacent. If tokens see different keys, the units of a token are adjacent: the heads
+// of a key share pages of memory.
 static struct unit unit_of(const struct attn *a, int64_t i) {
-    struct unit u = {
-        .group = i / a->n_blocks % a->n_groups, .seq = i / a->n_blocks / a->n_groups, .first = i % a->n_blocks * a->q_rows};
+    const int64_t group = a->is_apart ? i % a->n_groups : i / a->n_blocks % a->n_groups;
+    const int64_t block = a->is_apart ? i / a->n_groups % a->n_blocks : i % a->n_blocks;
+    struct unit u = {.group = group, .seq = i / a->n_blocks / a->n_groups, .first = block * a->q_rows};
     const int64_t n = a->n_heads * a->q->ne[1] - u.first;
     u.n = (int) min_i64(n, a->q_rows);
     for (int j = 0; j < u.n; j++) {
@@ -222,6 +259,194 @@ static int64_t unit_token(const struct attn *a, const struct unit *u, int j) {
     return (u->first + j) / a->n_heads;
 }
 
+static const char *mask_row(const struct attn *a, const struct unit *u, int j) {
+    return cpu_row_at(a->mask, unit_token(a, u, j), unit_head(a, u, j) % a->mask->ne[2], u->seq % a->mask->ne[3]);
+}
+
+// ---- parts ----
+
+struct part {
+    int first, n;          // queries of the unit
+    int64_t n_keys;        // keys of the part
+    const uint64_t *words; // the keys as a set: bit i of word w is key 64 w + i; NULL: all keys
+};
+
+// The key set of the last scanned mask row, and a second set for the union of the rows of a part.
+struct sets {
+    const char *row; // NULL: no row was scanned
+    int64_t n_row;   // keys in of_row
+    uint64_t *of_row, *of_part;
+};
+
+// Returns the keys that n <= K_ROWS elements of a mask row do not hide, as bits.
+static uint64_t word_scan(const uint16_t *mask_f16, int n) {
+    uint16_t padded[K_ROWS];
+    if (n < K_ROWS) {
+        for (int i = 0; i < K_ROWS; i++) {
+            padded[i] = i < n ? mask_f16[i] : HIDDEN;
+        }
+        mask_f16 = padded;
+    }
+    int n_hidden = 0;
+    for (int i = 0; i < K_ROWS; i++) {
+        n_hidden += mask_f16[i] == HIDDEN;
+    }
+    if (n_hidden == 0 || n_hidden == K_ROWS) {
+        return n_hidden == 0 ? ~(uint64_t) 0 : 0;
+    }
+    uint8_t seen[K_ROWS];
+    for (int i = 0; i < K_ROWS; i++) {
+        seen[i] = mask_f16[i] != HIDDEN;
+    }
+    uint64_t word = 0;
+    for (int i = 0; i < K_ROWS; i += 8) { // the product has the lowest bits of 8 bytes in its highest byte
+        uint64_t bytes;
+        memcpy(&bytes, seen + i, sizeof bytes);
+        word |= (bytes * 0x0102040810204080u >> 56) << i;
+    }
+    return word;
+}
+
+static uint64_t row_word(const struct attn *a, const char *row, int64_t w) {
+    return word_scan((const uint16_t *) (const void *) row + w * K_ROWS, (int) min_i64(a->n_kv - w * K_ROWS, K_ROWS));
+}
+
+static void row_scan(const struct attn *a, const char *row, struct sets *sets) {
+    sets->row = row;
+    sets->n_row = 0;
+    for (int64_t w = 0; w < a->n_words; w++) {
+        sets->of_row[w] = row_word(a, row, w);
+        sets->n_row += __builtin_popcountll(sets->of_row[w]);
+    }
+}
+
+static int64_t union_size(int64_t n_words, const uint64_t *x, const uint64_t *y) {
+    int64_t n = 0;
+    for (int64_t w = 0; w < n_words; w++) {
+        n += __builtin_popcountll(x[w] | y[w]);
+    }
+    return n;
+}
+
+// True if n_rows mask rows that show n_seen keys in total, n_union of them different, make a part: the queries multiply at most a
+// quarter more keys than they see, or at most PART_SLACK keys more each.
+static bool rows_fit(int64_t n_rows, int64_t n_seen, int64_t n_union) {
+    return 4 * n_rows * (n_union - PART_SLACK) <= 5 * n_seen;
+}
+
+// True if the first two tokens see different keys.
+static bool are_apart(const struct attn *a) {
+    if (a->mask == NULL || a->q->ne[1] < 2) {
+        return false;
+    }
+    const char *row0 = cpu_row_at(a->mask, 0, 0, 0), *row1 = cpu_row_at(a->mask, 1, 0, 0);
+    int64_t n_seen = 0, n_union = 0;
+    for (int64_t w = 0; w < a->n_words; w++) {
+        const uint64_t word0 = row_word(a, row0, w), word1 = row_word(a, row1, w);
+        n_seen += __builtin_popcountll(word0) + __builtin_popcountll(word1);
+        n_union += __builtin_popcountll(word0 | word1);
+    }
+    return !rows_fit(2, n_seen, n_union);
+}
+
+// Returns the part that starts at query j.
+static struct part part_at(const struct attn *a, const struct unit *u, int j, struct sets *sets) {
+    struct part part = {.first = j, .n = u->n - j, .n_keys = a->n_kv};
+    if (a->mask == NULL) {
+        return part;
+    }
+    const char *last = mask_row(a, u, j);
+    if (last != sets->row) {
+        row_scan(a, last, sets);
+    }
+    uint64_t *set = sets->of_row;
+    int64_t n_rows = 1, n_seen = sets->n_row;
+    part.n_keys = sets->n_row;
+    sets->of_row = sets->of_part;
+    sets->of_part = set;
+    sets->row = NULL;
+    for (part.n = 1; j + part.n < u->n; part.n++) {
+        const char *row = mask_row(a, u, j + part.n);
+        if (row == last) {
+            continue;
+        }
+        row_scan(a, row, sets);
+        const int64_t n_union = union_size(a->n_words, set, sets->of_row);
+        n_rows++;
+        n_seen += sets->n_row;
+        if (!rows_fit(n_rows, n_seen, n_union)) {
+            break;
+        }
+        for (int64_t w = 0; w < a->n_words; w++) {
+            set[w] |= sets->of_row[w];
+        }
+        part.n_keys = n_union;
+        last = row;
+    }
+    part.words = set;
+    return part;
+}
+
+// Position in the keys of a part.
+struct cursor {
+    const uint64_t *words; // NULL: all keys
+    int64_t at;            // without words: the next key; otherwise the index of the current word
+    uint64_t left;         // keys of the current word that were not visited
+};
+
+static struct cursor cursor_at(const struct part *part, int64_t n_skipped) {
+    struct cursor c = {.words = part->words, .at = n_skipped};
+    if (c.words == NULL || n_skipped >= part->n_keys) {
+        return c;
+    }
+    int n;
+    for (c.at = 0; n_skipped >= (n = __builtin_popcountll(c.words[c.at])); c.at++) {
+        n_skipped -= n;
+    }
+    for (c.left = c.words[c.at]; n_skipped > 0; n_skipped--) {
+        c.left &= c.left - 1;
+    }
+    return c;
+}
+
+struct tile {
+    int n;
+    int64_t first, step; // key i is first + i * step, or key[i] if step is 0
+    int64_t key[K_ROWS];
+};
+
+// Fills t with the next n keys.
+static void tile_next(struct cursor *c, int n, struct tile *t) {
+    t->n = n;
+    t->step = 1;
+    if (c->words == NULL || n <= 0) {
+        t->first = c->at;
+        c->at += n;
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        while (c->left == 0) {
+            c->left = c->words[++c->at];
+        }
+        t->key[i] = c->at * K_ROWS + __builtin_ctzll(c->left);
+        c->left &= c->left - 1;
+    }
+    t->first = t->key[0];
+    t->step = n > 1 ? t->key[1] - t->key[0] : 1;
+    for (int i = 2; i < n; i++) {
+        if (t->key[i] - t->key[i - 1] != t->step) {
+            t->step = 0;
+            return;
+        }
+    }
+}
+
+static int64_t tile_key(const struct tile *t, int i) {
+    return t->step > 0 ? t->first + i * t->step : t->key[i];
+}
+
+// ---- scores ----
+
 // The elements of a mask row for a tile, as floats. Cached, because heads of a token often share a row.
 struct bias {
     const char *row;
@@ -229,25 +454,30 @@ struct bias {
     float v[K_ROWS];
 };
 
-static const char *mask_row(const struct attn *a, const struct unit *u, int j) {
-    return cpu_row_at(a->mask, unit_token(a, u, j), unit_head(a, u, j) % a->mask->ne[2], u->seq % a->mask->ne[3]);
-}
-
-// Loads the mask of query j for keys k0 .. k0+n-1. If b already holds this row, does nothing.
-static void bias_load(const struct attn *a, const struct unit *u, int j, int64_t k0, int n, struct bias *b) {
+// Loads the mask of query j for the keys of a tile. If b already holds this row, does nothing.
+static void bias_load(const struct attn *a, const struct unit *u, int j, const struct tile *t, struct bias *b) {
     const char *row = mask_row(a, u, j);
     if (row == b->row) {
         return;
     }
-    const uint16_t *mask_f16 = (const uint16_t *) (const void *) row + k0;
+    const uint16_t *mask_f16 = (const uint16_t *) (const void *) row;
+    uint16_t gathered[K_ROWS];
     unsigned bits = 0;
-    for (int i = 0; i < n; i++) {
+    if (t->step == 1) {
+        mask_f16 += t->first;
+    } else {
+        for (int i = 0; i < t->n; i++) {
+            gathered[i] = mask_f16[tile_key(t, i)];
+        }
+        mask_f16 = gathered;
+    }
+    for (int i = 0; i < t->n; i++) {
         bits |= mask_f16[i];
     }
     b->row = row;
     b->is_zero = (bits & 0x7fff) == 0;
     if (!b->is_zero) {
-        a->table->to_float[GGML_TYPE_F16](mask_f16, b->v, n);
+        a->table->to_float[GGML_TYPE_F16](mask_f16, b->v, t->n);
     }
 }
 
@@ -290,14 +520,38 @@ struct rows {
     int64_t ld; // floats between rows
 };
 
-// Returns n rows as floats. The result may point to `rows` or to buf.
-static struct rows rows_load(const struct attn *a, const struct ggml_tensor *t, const char *rows, int n, float *buf) {
-    if (cpu_is_f32_dense(t) && t->nb[1] % sizeof(float) == 0) {
-        return (struct rows){(const float *) (const void *) rows, (int64_t) (t->nb[1] / sizeof(float))};
+// The rows of one head of k or v.
+struct side {
+    const struct ggml_tensor *t;
+    const char *head; // row of key 0
+};
+
+// Prefetches the rows of keys i .. i+n-1 of a tile. A row is short and far from the next row, so hardware does not prefetch it.
+static void rows_prefetch(const struct side *side, const struct tile *tile, int i, int n) {
+    const size_t size = ggml_row_size(side->t->type, side->t->ne[0]);
+    for (const int end = min_int(i + n, tile->n); i < end; i++) {
+        const char *row = side->head + (size_t) tile_key(tile, i) * side->t->nb[1];
+        for (size_t off = 0; off < size; off += CPU_GEMM_LINE) {
+            __builtin_prefetch(row + off, 0, 3);
+        }
+        __builtin_prefetch(row + size - 1, 0, 3);
+    }
+}
+
+// Returns the rows of a tile as floats, and prefetches the rows of tile `later` of the other side. The result may point to the
+// tensor or to buf.
+static struct rows rows_load(const struct attn *a, const struct side *side, const struct tile *tile, const struct side *other,
+    const struct tile *later, float *buf) {
+    const struct ggml_tensor *t = side->t;
+    if (cpu_is_f32_dense(t) && t->nb[1] % sizeof(float) == 0 && tile->step > 0) {
+        const char *first = side->head + (size_t) tile->first * t->nb[1];
+        rows_prefetch(other, later, 0, K_ROWS);
+        return (struct rows){(const float *) (const void *) first, tile->step * (int64_t) (t->nb[1] / sizeof(float))};
     }
     const int64_t d = t->ne[0];
-    for (int i = 0; i < n; i++) {
-        const float *row = cpu_row_load(a->table, t, rows + (size_t) i * t->nb[1], 0, d, buf + i * d);
+    for (int i = 0; i < tile->n; i++) {
+        rows_prefetch(other, later, i, 1);
+        const float *row = cpu_row_load(a->table, t, side->head + (size_t) tile_key(tile, i) * t->nb[1], 0, d, buf + i * d);
         if (row != buf + i * d) {
             memcpy(buf + i * d, row, (size_t) d * sizeof *row);
         }
@@ -309,31 +563,33 @@ static const char *query_at(const struct attn *a, const struct unit *u, int j) {
     return cpu_row_at(a->q, unit_token(a, u, j), unit_head(a, u, j), u->seq);
 }
 
-static void query_load(const struct attn *a, const struct unit *u, int j, float *buf, char *to) {
-    const float *row = cpu_row_load(a->table, a->q, query_at(a, u, j), 0, a->d_k, buf);
-    a->table->traits[dot_type(a)].from_float(row, to, a->d_k);
+// Rounds the queries of a part to the vec_dot_type of k's type.
+static void queries_load(const struct attn *a, const struct unit *u, const struct part *part, const struct layout *r) {
+    char *to = (char *) (r->own + r->queries);
+    for (int j = 0; j < part->n; j++, to += a->q_size) {
+        const float *row = cpu_row_load(a->table, a->q, query_at(a, u, part->first + j), 0, a->d_k, r->own + r->rows);
+        a->table->traits[dot_type(a)].from_float(row, to, a->d_k);
+    }
 }
 
 // ---- panels ----
 
-// Queries are rounded to the vec_dot_type of k's type first, as in units with dot products.
-static void queries_pack(const struct attn *a, const struct unit *u, const struct layout *r) {
-    float *own = r->own;
+// Packs the rounded queries.
+static void queries_pack(const struct attn *a, const struct part *part, const struct layout *r) {
     const struct cpu_gemm *g = a->g;
     const enum ggml_type type = dot_type(a);
-    char *rounded = (char *) (own + r->keys); // the panels of keys are not in use yet
-    float *panel = own + r->queries;
-    for (int j = 0; j < u->n; j += g->nr, panel += r->y_k) {
-        const int n = min_int(u->n - j, g->nr);
+    const char *from = (const char *) (r->own + r->queries);
+    float *panel = r->own + r->columns;
+    for (int j = 0; j < part->n; j += g->nr, panel += r->y_k) {
+        const int n = min_int(part->n - j, g->nr);
         const float *cols[CPU_GEMM_NR];
-        for (int i = 0; i < n; i++) {
-            float *row = own + r->rows + i * a->d_k;
+        for (int i = 0; i < n; i++, from += a->q_size) {
+            float *row = r->own + r->rows + i * a->d_k;
             cols[i] = row;
             if (type == GGML_TYPE_F32) {
-                cols[i] = cpu_row_load(a->table, a->q, query_at(a, u, j + i), 0, a->d_k, row);
+                cols[i] = (const float *) (const void *) from;
             } else {
-                query_load(a, u, j + i, row, rounded);
-                a->table->to_float[type](rounded, row, a->d_k);
+                a->table->to_float[type](from, row, a->d_k);
             }
         }
         g->pack_y(a->table, a->d_k, panel, cols, n);
@@ -356,16 +612,15 @@ static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld
     }
 }
 
-static void scores_by_panels(const struct attn *a, const struct unit *u, const struct layout *r, const char *keys, int n) {
+static void scores_by_panels(const struct attn *a, int n_queries, const struct layout *r, const struct rows *x, int n) {
     const struct cpu_gemm *g = a->g;
     float *own = r->own;
-    const struct rows x = rows_load(a, a->k, keys, n, own + r->rows);
     for (int i = 0; i < n; i += g->mr) {
-        g->pack_x(
-            a->d_k, own + r->keys + r->x_k * (i / g->mr), x.at + i * x.ld, (size_t) x.ld * sizeof *x.at, min_int(n - i, g->mr));
+        g->pack_x(a->d_k, own + r->keys + r->x_k * (i / g->mr), x->at + i * x->ld, (size_t) x->ld * sizeof *x->at,
+            min_int(n - i, g->mr));
     }
     panels_run(
-        g, a->d_k, own, K_ROWS, (struct panels){own + r->keys, r->x_k, n}, (struct panels){own + r->queries, r->y_k, u->n});
+        g, a->d_k, own, K_ROWS, (struct panels){own + r->keys, r->x_k, n}, (struct panels){own + r->columns, r->y_k, n_queries});
 }
 
 static bool are_finite(int64_t n, const float *x) {
@@ -376,10 +631,10 @@ static bool are_finite(int64_t n, const float *x) {
     return n_nonfinite == 0;
 }
 
-// Adds n weighted rows of v to the sums. If an element of v is not finite, adds nothing and returns false: 0 times that element
-// would be NaN. The caller then uses the kernel `mix`, which skips rows with weight 0.
+// Adds n weighted rows of v to the sums `to`. If an element of v is not finite, adds nothing and returns false: 0 times that
+// element would be NaN. The caller then uses the kernel `mix`, which skips rows with weight 0.
 static bool values_by_panels(
-    const struct attn *a, const struct unit *u, const struct layout *r, struct sums *t, const struct rows *v, int n) {
+    const struct attn *a, int n_queries, const struct layout *r, float *to, const struct rows *v, int n) {
     const struct cpu_gemm *g = a->g;
     for (int i = 0; i < n; i++) {
         if (!are_finite(a->d_v, v->at + i * v->ld)) {
@@ -389,100 +644,130 @@ static bool values_by_panels(
     float *own = r->own;
     cpu_gemm_pack_transposed(n, (char *) (own + r->values), (size_t) r->x_v * sizeof(float), g->mr, (const char *) v->at,
         (size_t) v->ld * sizeof(float), a->d_v);
-    for (int j = 0; j < u->n; j += g->nr) {
-        const int n_cols = min_int(u->n - j, g->nr);
+    for (int j = 0; j < n_queries; j += g->nr) {
+        const int n_cols = min_int(n_queries - j, g->nr);
         const float *cols[CPU_GEMM_NR];
         for (int i = 0; i < n_cols; i++) {
             cols[i] = own + (j + i) * K_ROWS;
         }
         g->pack_y(a->table, n, own + r->weights + r->y_v * (j / g->nr), cols, n_cols);
     }
-    const struct panels x = {own + r->values, r->x_v, a->d_v}, y = {own + r->weights, r->y_v, u->n};
+    const struct panels x = {own + r->values, r->x_v, a->d_v}, y = {own + r->weights, r->y_v, n_queries};
     panels_run(g, n, own + r->product, a->d_v, x, y);
-    a->table->add(u->n * a->d_v, t->v, t->v, own + r->product);
+    a->table->add(n_queries * a->d_v, to, to, own + r->product);
     return true;
 }
 
-// ---- tiles of keys ----
+// ---- spans ----
 
-// True if the mask shows a key of k0 .. k0+n-1 to a query of the unit.
-static bool is_visible(const struct attn *a, const struct unit *u, int64_t k0, int n) {
-    const char *last = NULL;
-    for (int j = 0; j < u->n && a->mask != NULL; j++) {
-        const char *row = mask_row(a, u, j);
-        const uint16_t *mask_f16 = (const uint16_t *) (const void *) row + k0;
-        int hidden = 0;
-        for (int i = 0; i < n && row != last; i++) {
-            hidden += mask_f16[i] == 0xfc00; // -inf
-        }
-        if (row != last && hidden < n) {
-            return true;
-        }
-        last = row;
+// The heads of k and v that a unit reads.
+struct source {
+    struct side k, v;
+};
+
+static struct source source_of(const struct attn *a, const struct unit *u) {
+    struct source from = {.k = {.t = a->k}, .v = {.t = a->v}};
+    if (a->n_kv > 0) { // without keys, k and v may have no memory
+        const int64_t head = u->group * a->n_heads;
+        from.k.head = cpu_row_at(a->k, 0, head / (a->q->ne[2] / a->k->ne[2]), u->seq / (a->q->ne[3] / a->k->ne[3]));
+        from.v.head = cpu_row_at(a->v, 0, head / (a->q->ne[2] / a->v->ne[2]), u->seq / (a->q->ne[3] / a->v->ne[3]));
     }
-    return a->mask == NULL;
+    return from;
 }
 
-static void unit_run(const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
-    const int64_t head = u->group * a->n_heads;
-    const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);
-    const bool has_keys = k0 < k1; // without keys, k and v may have no memory
-    const char *keys = has_keys ? cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3])) : NULL;
-    const char *values = has_keys ? cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3])) : NULL;
-    struct layout r = layout_of(a);
-    float *score = own;
+static bool uses_panels(const struct attn *a, const struct part *part) {
+    return a->g != NULL && part->n >= PART_PANELS;
+}
+
+// Computes the scores of a tile and the queries of a part: [queries][K_ROWS] at r->own. Prefetches the rows of v.
+static void tile_scores(
+    const struct attn *a, const struct part *part, const struct layout *r, const struct source *from, const struct tile *tile) {
+    if (uses_panels(a, part)) {
+        const struct rows x = rows_load(a, &from->k, tile, &from->v, tile, r->own + r->rows);
+        scores_by_panels(a, part->n, r, &x, tile->n);
+        return;
+    }
+    const char *keys = from->k.head + (size_t) tile->first * a->k->nb[1];
+    size_t step = (size_t) tile->step * a->k->nb[1];
+    if (tile->step == 0) {
+        char *gathered = (char *) (r->own + r->gathered);
+        keys = gathered;
+        step = ggml_row_size(a->k->type, a->d_k);
+        for (int i = 0; i < tile->n; i++) {
+            memcpy(gathered + (size_t) i * step, from->k.head + (size_t) tile->key[i] * a->k->nb[1], step);
+        }
+    }
+    for (int i = 0; i < tile->n; i += AHEAD_ROWS) {
+        rows_prefetch(&from->v, tile, i, AHEAD_ROWS);
+        cpu_dots(a->table, a->k->type, a->d_k, r->own + i, K_ROWS, keys + (size_t) i * step, step,
+            min_int(tile->n - i, AHEAD_ROWS), (const char *) (r->own + r->queries), a->q_size, part->n);
+    }
+}
+
+static void sums_clear(const struct attn *a, const struct part *part, struct sums *t) {
+    a->table->fill(part->n * a->d_v, t->v + part->first * a->d_v, 0.0f);
+    a->table->fill(part->n, t->m + part->first, -INFINITY);
+    a->table->fill(part->n, t->s + part->first, 0.0f);
+}
+
+// Adds a tile to the sums of a part. next: the next tile of the span; without keys at the end.
+static void tile_run(const struct attn *a, const struct unit *u, const struct part *part, const struct layout *r,
+    const struct source *from, const struct tile *tile, const struct tile *next, struct sums *t) {
+    float *score = r->own;
     bool has_scores[Q_PANELS]; // per query: some score is not -inf
-    r.own = own;
-    if (a->g != NULL) {
-        queries_pack(a, u, &r);
-    } else {
-        for (int j = 0; j < u->n; j++) {
-            query_load(a, u, j, own + r.rows, (char *) (own + r.queries) + (size_t) j * a->q_size);
+    bool any = false;
+    struct bias b = {.row = NULL};
+    tile_scores(a, part, r, from, tile);
+    for (int j = 0; j < part->n; j++) {
+        if (a->mask != NULL) {
+            bias_load(a, u, part->first + j, tile, &b);
+        }
+        has_scores[j] = scores_finish(a, u, part->first + j, &b, tile->n, score + j * K_ROWS);
+        any = any || has_scores[j];
+        if (has_scores[j]) {
+            scores_weigh(a, t, part->first + j, tile->n, score + j * K_ROWS);
         }
     }
-    a->table->fill(a->q_rows * a->d_v, t->v, 0.0f);
-    a->table->fill(a->q_rows, t->m, -INFINITY);
-    a->table->fill(a->q_rows, t->s, 0.0f);
-    for (; k0 < k1; k0 += K_ROWS) {
-        const int n = k1 - k0 < K_ROWS ? (int) (k1 - k0) : K_ROWS;
-        const char *tile = keys + (size_t) k0 * a->k->nb[1];
-        if (!is_visible(a, u, k0, n)) {
-            continue;
+    for (int j = 0; any && j < part->n; j++) {
+        if (!has_scores[j]) {
+            a->table->fill(tile->n, score + j * K_ROWS, 0.0f);
         }
-        if (a->g != NULL) {
-            scores_by_panels(a, u, &r, tile, n);
-        } else {
-            cpu_dots(a->table, a->k->type, a->d_k, score, K_ROWS, tile, a->k->nb[1], n, (const char *) (own + r.queries),
-                a->q_size, u->n);
-        }
-        bool any = false;
-        struct bias b = {.row = NULL};
-        for (int j = 0; j < u->n; j++) {
-            if (a->mask != NULL) {
-                bias_load(a, u, j, k0, n, &b);
-            }
-            has_scores[j] = scores_finish(a, u, j, &b, n, score + j * K_ROWS);
-            any = any || has_scores[j];
-            if (has_scores[j]) {
-                scores_weigh(a, t, j, n, score + j * K_ROWS);
-            }
-        }
-        for (int j = 0; any && j < u->n; j++) {
-            if (!has_scores[j]) {
-                a->table->fill(n, score + j * K_ROWS, 0.0f);
-            }
-        }
-        if (any) {
-            const struct rows v = rows_load(a, a->v, values + (size_t) k0 * a->v->nb[1], n, own + r.rows);
-            if (a->g == NULL || !values_by_panels(a, u, &r, t, &v, n)) {
-                a->table->mix(a->d_v, t->v, a->d_v, u->n, score, K_ROWS, v.at, v.ld, n);
-            }
+    }
+    if (any) {
+        float *to = t->v + part->first * a->d_v;
+        const struct rows v = rows_load(a, &from->v, tile, &from->k, next, r->own + r->rows);
+        if (!uses_panels(a, part) || !values_by_panels(a, part->n, r, to, &v, tile->n)) {
+            a->table->mix(a->d_v, to, a->d_v, part->n, score, K_ROWS, v.at, v.ld, tile->n);
         }
     }
 }
 
-static void sums_join(const struct attn *a, int n, struct sums *t, const struct sums *other) {
-    for (int j = 0; j < n; j++) {
+static int64_t part_spans(const struct attn *a, const struct part *part) {
+    return clamp_i64((part->n_keys + SPAN_MIN - 1) / SPAN_MIN, 1, a->n_spans);
+}
+
+// Computes the sums of span i.
+static void span_run(
+    const struct attn *a, const struct unit *u, const struct part *part, const struct layout *r, int64_t i, struct sums *t) {
+    const struct source from = source_of(a, u);
+    const int64_t n_spans = part_spans(a, part), n_tiles = (part->n_keys + K_ROWS - 1) / K_ROWS;
+    int64_t k = i * n_tiles / n_spans * K_ROWS; // index among the keys of the part
+    const int64_t end = min_i64((i + 1) * n_tiles / n_spans * K_ROWS, part->n_keys);
+    struct cursor c = cursor_at(part, k);
+    struct tile tiles[2], *tile = &tiles[0], *next = &tiles[1];
+    tile_next(&c, (int) min_i64(end - k, K_ROWS), tile);
+    sums_clear(a, part, t);
+    for (; k < end; k += K_ROWS) {
+        tile_next(&c, (int) clamp_i64(end - k - K_ROWS, 0, K_ROWS), next);
+        tile_run(a, u, part, r, &from, tile, next, t);
+        struct tile *last = tile;
+        tile = next;
+        next = last;
+    }
+}
+
+static void sums_join(const struct attn *a, const struct part *part, struct sums *t, const struct sums *other) {
+    for (int j = part->first; j < part->first + part->n; j++) {
         if (other->m[j] == -INFINITY && other->s[j] == 0.0f) {
             continue;
         }
@@ -493,6 +778,36 @@ static void sums_join(const struct attn *a, int n, struct sums *t, const struct 
         a->table->mad(a->d_v, t->v + j * a->d_v, other->v + j * a->d_v, other_down);
         t->s[j] = t->s[j] * t_down + other->s[j] * other_down;
         t->m[j] = m;
+    }
+}
+
+// ---- units ----
+
+// Computes the sums of span `only` of each part of a unit. If `only` is negative, computes and joins all spans. own: memory of the
+// task.
+static void unit_run(const struct attn *a, const struct unit *u, int64_t only, struct sums *t, float *own) {
+    struct sums next = sums_at(a, own);
+    struct layout r = layout_of(a);
+    r.own = own + sums_floats(a);
+    struct sets sets = {.of_row = (uint64_t *) (void *) (r.own + r.sets)};
+    sets.of_part = sets.of_row + a->n_words;
+    for (int j = 0; j < u->n;) {
+        const struct part part = part_at(a, u, j, &sets);
+        j += part.n;
+        const int64_t n_spans = part_spans(a, &part);
+        if (only >= n_spans) {
+            sums_clear(a, &part, t);
+            continue;
+        }
+        queries_load(a, u, &part, &r);
+        if (uses_panels(a, &part)) {
+            queries_pack(a, &part, &r);
+        }
+        span_run(a, u, &part, &r, max_i64(only, 0), t);
+        for (int64_t i = 1; only < 0 && i < n_spans; i++) {
+            span_run(a, u, &part, &r, i, &next);
+            sums_join(a, &part, t, &next);
+        }
     }
 }
 
@@ -510,32 +825,44 @@ static void unit_finish(const struct attn *a, struct ggml_tensor *op, const stru
     }
 }
 
-static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const struct attn a = attn_of(p->k, op);
+// Computes all spans of all units, then joins the spans of each unit.
+static void run_spans(const struct cpu_params *p, const struct attn *a, struct ggml_tensor *op) {
     float *joined = p->work;
-    const int64_t n_each = sums_floats(&a), n_items = a.n_units * a.n_spans;
-    float *own = joined + (a.n_spans > 1 ? n_items * n_each : 0) + task_floats(&a) * p->ith;
+    const int64_t n_each = sums_floats(a), n_items = a->n_units * a->n_spans;
+    float *own = joined + n_items * n_each + task_floats(a) * p->ith;
     for (int64_t i = cpu_chunk_next(p); i < n_items; i = cpu_chunk_next(p)) {
-        const struct unit u = unit_of(&a, i / a.n_spans);
-        const int64_t k0 = i % a.n_spans * a.span, k1 = min_i64(a.n_kv, k0 + a.span);
-        struct sums t = sums_at(&a, a.n_spans > 1 ? joined + i * n_each : own);
-        unit_run(&a, &u, k0, k1, &t, own + n_each);
-        if (a.n_spans == 1) {
-            unit_finish(&a, op, &u, &t);
-        }
-    }
-    if (a.n_spans == 1) {
-        return;
+        const struct unit u = unit_of(a, i / a->n_spans);
+        struct sums t = sums_at(a, joined + i * n_each);
+        unit_run(a, &u, i % a->n_spans, &t, own);
     }
     cpu_barrier(p);
     int64_t i, end;
-    for (cpu_share(p, a.n_units, &i, &end); i < end; i++) {
-        const struct unit u = unit_of(&a, i);
-        struct sums t = sums_at(&a, joined + i * a.n_spans * n_each);
-        for (int64_t r = 1; r < a.n_spans; r++) {
-            const struct sums other = sums_at(&a, joined + (i * a.n_spans + r) * n_each);
-            sums_join(&a, u.n, &t, &other);
+    for (cpu_share(p, a->n_units, &i, &end); i < end; i++) {
+        const struct unit u = unit_of(a, i);
+        const struct part all = {.n = u.n};
+        struct sums t = sums_at(a, joined + i * a->n_spans * n_each);
+        for (int64_t r = 1; r < a->n_spans; r++) {
+            const struct sums other = sums_at(a, joined + (i * a->n_spans + r) * n_each);
+            sums_join(a, &all, &t, &other);
         }
+        unit_finish(a, op, &u, &t);
+    }
+}
+
+static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    struct attn a = attn_of(p->k, op, false);
+    if (are_apart(&a)) {
+        a = attn_of(p->k, op, true);
+    }
+    if (spans_are_shared(&a, p->nth)) {
+        run_spans(p, &a, op);
+        return;
+    }
+    float *own = (float *) p->work + task_floats(&a) * p->ith;
+    for (int64_t i = cpu_chunk_next(p); i < a.n_units; i = cpu_chunk_next(p)) {
+        const struct unit u = unit_of(&a, i);
+        struct sums t = sums_at(&a, own);
+        unit_run(&a, &u, -1, &t, own + sums_floats(&a));
         unit_finish(&a, op, &u, &t);
     }
 }
