@@ -12,6 +12,7 @@
 //   interleaved: one cache, in which token i of all sequences are adjacent, and a mask
 //
 // Usage: bench-batch [-t threads] [-s seconds per row] [-b B,B,...] [-k keys,keys,...] [-d elements per head,...] [name ...]
+// Rows of experts end with the time and the ratio of the reference with repacked weights, if it has them for the type.
 // A name is a case (attn_separate) or a case and a type (attn_separate_f16).
 
 #include "runner.h"
@@ -218,6 +219,66 @@ static double best_us(const struct runner *r, struct ggml_cgraph *graph) {
     return best;
 }
 
+// Puts a copy of the weights of MUL_MAT_ID in the reference's extra buffer type, which repacks them. Returns the op with these
+// weights. NULL: the reference has no such type for the weights.
+static struct ggml_tensor *repacked(struct ggml_context *ctx, const struct ggml_tensor *op, void **buffer) {
+    const struct ggml_tensor *w = op->src[0];
+    ggml_backend_reg_t (*reg_of)(void) = NULL;
+    void *(*proc)(ggml_backend_reg_t, const char *) = NULL;
+    ggml_backend_dev_t (*dev_of)(ggml_backend_reg_t, size_t) = NULL;
+    ggml_backend_buffer_t (*alloc)(ggml_backend_buffer_type_t, size_t) = NULL;
+    enum ggml_status (*place)(ggml_backend_buffer_t, struct ggml_tensor *, void *) = NULL;
+    void *(*start)(ggml_backend_buffer_t) = NULL;
+    size_t (*size_of)(ggml_backend_buffer_type_t, const struct ggml_tensor *) = NULL;
+    bool (*supports)(ggml_backend_dev_t, const struct ggml_tensor *) = NULL;
+    void (*set)(struct ggml_tensor *, const void *, size_t, size_t) = NULL;
+    if (!runner_symbol(reference.cpu, "ggml_backend_cpu_reg", &reg_of) ||
+        !runner_symbol(reference.base, "ggml_backend_reg_get_proc_address", &proc) ||
+        !runner_symbol(reference.base, "ggml_backend_reg_dev_get", &dev_of) ||
+        !runner_symbol(reference.base, "ggml_backend_buft_alloc_buffer", &alloc) ||
+        !runner_symbol(reference.base, "ggml_backend_tensor_alloc", &place) ||
+        !runner_symbol(reference.base, "ggml_backend_buffer_get_base", &start) ||
+        !runner_symbol(reference.base, "ggml_backend_buft_get_alloc_size", &size_of) ||
+        !runner_symbol(reference.base, "ggml_backend_dev_supports_op", &supports) ||
+        !runner_symbol(reference.base, "ggml_backend_tensor_set", &set)) {
+        return NULL;
+    }
+    ggml_backend_dev_get_extra_bufts_t bufts = NULL;
+    void *found = proc(reg_of(), "ggml_backend_dev_get_extra_bufts");
+    memcpy(&bufts, &found, sizeof found);
+    ggml_backend_buffer_type_t *list = bufts != NULL ? bufts(dev_of(reg_of(), 0)) : NULL;
+    for (; list != NULL && *list != NULL; list++) {
+        struct ggml_tensor *t = ggml_new_tensor(ctx, w->type, 4, w->ne);
+        ggml_backend_buffer_t mine = t != NULL ? alloc(*list, size_of(*list, t) + 4096) : NULL;
+        if (mine == NULL) {
+            continue;
+        }
+        t->data = NULL;
+        struct ggml_tensor *product = ggml_mul_mat_id(ctx, t, op->src[1], op->src[2]);
+        if (place(mine, t, start(mine)) == GGML_STATUS_SUCCESS && t->extra != NULL && supports(dev_of(reg_of(), 0), product)) {
+            set(t, w->data, 0, ggml_nbytes(w));
+            *buffer = mine;
+            return product;
+        }
+    }
+    return NULL;
+}
+
+static void print_repacked(struct ggml_context *ctx, struct ggml_tensor *op, double ours) {
+    void *buffer = NULL;
+    void (*release)(void *) = NULL;
+    struct ggml_tensor *other =
+        op->op == GGML_OP_MUL_MAT_ID && ggml_is_quantized(op->src[0]->type) ? repacked(ctx, op, &buffer) : NULL;
+    if (other == NULL || !runner_symbol(reference.base, "ggml_backend_buffer_free", &release)) {
+        return;
+    }
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
+    ggml_build_forward_expand(graph, other);
+    const double theirs = best_us(&reference, graph);
+    printf("  repacked %.1f %.2f", theirs, theirs / ours);
+    release(buffer);
+}
+
 static double nmse(int64_t n, const float *x, const float *y) {
     double err = 0, all = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -252,6 +313,7 @@ static void measure(int i, const struct shape *s, double *alone_us) {
         const bool is_right = err <= (cases[i].has_keys ? 2e-2 : 1e-4); // the reference sums f16 values in f16
         printf(" %10.1f %6.2f %9.1e%s", theirs, theirs / ours, err, is_right ? "" : " WRONG");
         n_failed += !is_right;
+        print_repacked(ctx, out, ours);
         free(answer);
     }
     printf("\n");
