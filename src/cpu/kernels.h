@@ -45,7 +45,7 @@ struct cpu_gemm_rows {
 
 // A product with many columns. The rows of x have the slot's type, the columns of y are floats. Both are packed into panels.
 // Panels of f32 have the same layout on every machine: element k of all rows (or columns), then element k + 1. So callers may
-// fill f32 panels directly.
+// fill f32 panels directly. A panel of columns without a head (y_head is 0) may be packed in parts that are multiples of step.
 #define CPU_GEMM_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, int nx, const void *vy, int ny
 struct cpu_gemm {
     void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);         // 1 <= nx <= mr rows

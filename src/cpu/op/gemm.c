@@ -14,7 +14,8 @@
 #include <string.h>
 
 #define X_PANELS CPU_GEMM_X_PANELS
-#define Y_PANELS 4 // panels of columns packed at a time
+#define Y_PANELS 4 // panels of transposed columns packed at a time
+#define PIECE 512  // minimum elements of a column that a task packs
 // A round holds at least ROUND_COLS columns and at least ROUND_SIZE bytes. Rows are packed once per round.
 #define ROUND_COLS 512
 #define ROUND_SIZE ((size_t) 1 << 20)
@@ -91,21 +92,28 @@ void cpu_gemm_pack_transposed(int64_t n, char *panels, size_t size, int side, co
     }
 }
 
-// Packs panels first .. end - 1 of one batch of b.
+// Elements i0 .. i0 + n - 1 of panels first .. end - 1 of one batch of b.
+struct pack {
+    int64_t first, end, i2, i3;
+    int64_t i0, n;
+};
+
 static void pack_part(const struct cpu_kernels *k, const struct cpu_gemm *g, const struct sizes *size,
-    const struct ggml_tensor *b, char *panels, int64_t first, int64_t end, int64_t i2, int64_t i3) {
-    const int64_t c0 = first * g->nr, c1 = min_i64(b->ne[1], end * g->nr);
+    const struct ggml_tensor *b, char *panels, const struct pack *part) {
+    const int64_t c0 = part->first * g->nr, c1 = min_i64(b->ne[1], part->end * g->nr);
     if (b->nb[0] != sizeof(float)) {
-        cpu_gemm_pack_transposed(b->ne[0], panels, size->y, g->nr, cpu_row_at(b, c0, i2, i3), b->nb[0], c1 - c0);
+        const char *rows = cpu_row_at(b, c0, part->i2, part->i3);
+        cpu_gemm_pack_transposed(b->ne[0], panels, size->y, g->nr, rows, b->nb[0], c1 - c0);
         return;
     }
+    panels += (size_t) (part->i0 / g->step) * g->y_size;
     for (int64_t c = c0; c < c1; c += g->nr, panels += size->y) {
         const int nc = c1 - c < g->nr ? (int) (c1 - c) : g->nr;
         const float *cols[CPU_GEMM_NR];
         for (int i = 0; i < nc; i++) {
-            cols[i] = (const float *) (const void *) cpu_row_at(b, c + i, i2, i3);
+            cols[i] = (const float *) (const void *) cpu_row_at(b, c + i, part->i2, part->i3) + part->i0;
         }
-        g->pack_y(k, b->ne[0], panels, cols, nc);
+        g->pack_y(k, part->n, panels, cols, nc);
     }
 }
 
@@ -116,19 +124,32 @@ static void batch_of(const struct ggml_tensor *a, const struct ggml_tensor *b, i
     *i3 = of_a / a->ne[2] * r3 + i / r2 % r3;
 }
 
+// Returns the elements of a column that a task packs at a time: all, unless there are fewer panels than tasks.
+static int64_t piece_of(const struct cpu_params *p, const struct cpu_gemm *g, const struct ggml_tensor *b, int64_t n_panels) {
+    if (n_panels >= p->nth || g->y_head > 0 || b->nb[0] != sizeof(float)) {
+        return b->ne[0];
+    }
+    const int64_t n = max_i64(PIECE, b->ne[0] * n_panels / p->nth + 1);
+    return (n + g->step - 1) / g->step * g->step;
+}
+
 // Packs this task's share of panels p0 .. p1 - 1 of b.
 static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, int64_t p0, int64_t p1) {
     BERTH_ASSERT(g->nr <= CPU_GEMM_NR);
-    const int64_t n = (p1 - p0 + Y_PANELS - 1) / Y_PANELS;
-    for (int64_t i = cpu_chunk_next(p); i < n; i = cpu_chunk_next(p)) {
-        const int64_t end = min_i64(p0 + (i + 1) * Y_PANELS, p1);
-        for (int64_t at = p0 + i * Y_PANELS, next; at < end; at = next) { // one batch at a time
+    const int64_t n_each = call->b->nb[0] == sizeof(float) ? 1 : Y_PANELS, n = call->b->ne[0];
+    const int64_t piece = piece_of(p, g, call->b, p1 - p0), n_pieces = n > 0 ? (n + piece - 1) / piece : 1;
+    const int64_t n_parts = (p1 - p0 + n_each - 1) / n_each * n_pieces;
+    for (int64_t i = cpu_chunk_next(p); i < n_parts; i = cpu_chunk_next(p)) {
+        const int64_t i0 = i % n_pieces * piece, at_0 = p0 + i / n_pieces * n_each, end = min_i64(at_0 + n_each, p1);
+        struct pack part = {.i0 = i0, .n = min_i64(piece, n - i0)};
+        for (int64_t at = at_0, next; at < end; at = next) { // one batch at a time
             const int64_t batch = at / size->n_panels, first = batch * size->n_panels;
-            int64_t i2, i3;
             next = min_i64(first + size->n_panels, end);
-            batch_of(call->a, call->b, batch, &i2, &i3);
-            pack_part(p->k, g, size, call->b, call->work + (size_t) (at - p0) * size->y, at - first, next - first, i2, i3);
+            part.first = at - first;
+            part.end = next - first;
+            batch_of(call->a, call->b, batch, &part.i2, &part.i3);
+            pack_part(p->k, g, size, call->b, call->work + (size_t) (at - p0) * size->y, &part);
         }
     }
 }
