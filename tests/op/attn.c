@@ -15,7 +15,9 @@
 #define OP_F16_SUMS 4e-5
 #define OP_F16_DOTS 1e-5
 
-// Kinds of masks. OPEN hides nothing, SPARSE hides random keys, ROW_CLOSED hides all keys from the first token.
+// Kinds of masks. OPEN hides nothing, SPARSE hides random keys, ROW_CLOSED hides all keys from the first token. The last three
+// are masks of several sequences in one cache: the keys of a sequence are adjacent, the keys of one position are adjacent, or a
+// third of the keys is common to all sequences.
 enum { NO_MASK, OPEN, CAUSAL, SPARSE, ROW_CLOSED, ADJACENT, INTERLEAVED, COMMON };
 
 struct attn {
