@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// berth-cpu.h: work memory and kernels of Berth's CPU backend. The general rules of berth.h hold.
+// berth-cpu.h: work memory, batch invariance and kernels of Berth's CPU backend. The general rules of berth.h hold.
 //
 // A program that loads the backend at run time gets these functions by ggml_backend_reg_get_proc_address with the same names.
 // Work memory is sized before a graph runs. The backend owns it and keeps it for the next graph.
@@ -26,6 +26,14 @@ GGML_BACKEND_API size_t berth_cpu_reserve_size(ggml_backend_t backend, const str
 // Allocates the work memory of berth_cpu_reserve_size and starts the threads. Computing such a graph then allocates nothing, with
 // the number of threads that the backend has now. berth_backend_reserve calls it.
 GGML_BACKEND_API enum ggml_status berth_cpu_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph);
+
+// ---- batch invariance ----
+
+// With true, the result of a token does not depend on the other tokens and sequences of the batch: a sequence has the same bits alone
+// and together with others. This holds for MUL_MAT, MUL_MAT_ID, FLASH_ATTN_EXT and all ops that compute each row separately, if each
+// sequence has its own cache. Few columns are then computed more slowly (docs/user/speed.md). The default is false, or true if
+// BERTH_CPU_BATCH_INVARIANT=1 is in the environment. ggml_graph_compute, which has no backend, uses the default.
+GGML_BACKEND_API void berth_cpu_set_batch_invariant(ggml_backend_t backend, bool batch_invariant);
 
 // ---- instruction sets ----
 

@@ -24,6 +24,7 @@ struct cpu_backend {
     ggml_abort_callback abort_callback;
     void *abort_data;
     bool use_ref;
+    bool batch_invariant;
 };
 
 struct cpu_backend_plan {
@@ -98,7 +99,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     }
     plan.work_data = b->work;
     const bool is_checked = berth_backend_has_checked != NULL && berth_backend_has_checked(graph);
-    return cpu_graph_compute(graph, &plan, b, is_checked);
+    return cpu_graph_compute(graph, &plan, b->batch_invariant, b, is_checked);
 }
 
 static ggml_backend_graph_plan_t plan_create(ggml_backend_t backend, const struct ggml_cgraph *graph) {
@@ -138,8 +139,9 @@ static enum ggml_status plan_compute(ggml_backend_t backend, ggml_backend_graph_
         return GGML_STATUS_FAILED;
     }
     // Since the plan was created, pool and tensors may have changed. So cpu_graph_compute checks the tensors (false).
-    p->plan.threadpool = backend_pool(backend->context, p->plan.n_threads);
-    return cpu_graph_compute(&p->graph, &p->plan, backend->context, false);
+    struct cpu_backend *b = backend->context;
+    p->plan.threadpool = backend_pool(b, p->plan.n_threads);
+    return cpu_graph_compute(&p->graph, &p->plan, b->batch_invariant, b, false);
 }
 
 static const struct ggml_backend_i backend_iface = {
@@ -162,6 +164,7 @@ ggml_backend_t ggml_backend_cpu_init(void) {
         return NULL;
     }
     b->n_threads = GGML_DEFAULT_N_THREADS;
+    b->batch_invariant = cpu_batch_invariant_default;
     *backend = (struct ggml_backend){.guid = &cpu_guid, .iface = backend_iface, .device = cpu_device(), .context = b};
     return backend;
 }
@@ -211,6 +214,13 @@ void ggml_backend_cpu_set_use_ref(ggml_backend_t backend_cpu, bool use_ref) {
     struct cpu_backend *b = backend_of(backend_cpu, __func__);
     if (b != NULL) {
         b->use_ref = use_ref;
+    }
+}
+
+void berth_cpu_set_batch_invariant(ggml_backend_t backend, bool batch_invariant) {
+    struct cpu_backend *b = backend_of(backend, __func__);
+    if (b != NULL) {
+        b->batch_invariant = batch_invariant;
     }
 }
 

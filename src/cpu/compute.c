@@ -360,20 +360,23 @@ static enum ggml_status team_run(
     return status == GGML_STATUS_FAILED ? shim_error(status, "%s", team->error) : status;
 }
 
+static const struct cpu_kernels *kernels_for(const struct ggml_cplan *plan, bool batch_invariant) {
+    if (plan->use_ref) {
+        return &cpu_kernels_portable;
+    }
+    return batch_invariant ? &cpu_kernels_invariant : &cpu_kernels_best;
+}
+
 enum ggml_status cpu_graph_compute(
-    const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked) {
+    const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, bool batch_invariant, const void *owner, bool is_checked) {
     struct ggml_threadpool *pool = cplan->threadpool;
     if (pool != NULL && cpu_is_busy_with(pool)) {
         return shim_error(
             GGML_STATUS_FAILED, "an op of the running graph computes on the thread pool that runs the graph; use another pool");
     }
     const struct busy outer = {owner, busy_innermost}, busy = {pool, &outer};
-    struct cpu_team team = {.graph = cgraph,
-        .plan = cplan,
-        .busy = &busy,
-        .k = cplan->use_ref ? &cpu_kernels_portable : &cpu_kernels_best,
-        .nth = 1,
-        .n_cpus = 1};
+    struct cpu_team team = {
+        .graph = cgraph, .plan = cplan, .busy = &busy, .k = kernels_for(cplan, batch_invariant), .nth = 1, .n_cpus = 1};
     cpu_gate_init(&team.node_gate);
     cpu_gate_init(&team.op_gate);
     atomic_init(&team.n_chunks, 0);
@@ -398,7 +401,7 @@ enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph, struct ggml_cpla
     if (cgraph == NULL || cplan == NULL) {
         return shim_error(GGML_STATUS_FAILED, "ggml_graph_compute: no %s", cgraph == NULL ? "graph" : "plan");
     }
-    return cpu_graph_compute(cgraph, cplan, NULL, false);
+    return cpu_graph_compute(cgraph, cplan, cpu_batch_invariant_default, NULL, false);
 }
 
 enum ggml_status ggml_graph_compute_with_ctx(struct ggml_context *ctx, struct ggml_cgraph *cgraph, int n_threads) {

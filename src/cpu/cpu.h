@@ -187,9 +187,9 @@ static inline bool cpu_are_same_layout(const struct ggml_tensor *a, const struct
 // ---- computing ----
 
 // owner: the backend that computes, or NULL. is_checked: the caller has checked that all tensors are within their memory, and
-// that a source is empty only if its op permits that.
+// that a source is empty only if its op permits that. batch_invariant: see berth_cpu_set_batch_invariant.
 enum ggml_status cpu_graph_compute(
-    const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked);
+    const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, bool batch_invariant, const void *owner, bool is_checked);
 // Returns bytes of work memory that suffice for all graphs with the same nodes and edges and no larger extents.
 size_t cpu_graph_work_bound(const struct ggml_cgraph *graph, int n_threads);
 // True if the calling thread runs an op of a graph that `resource` (a backend or thread pool) computes.

@@ -209,6 +209,7 @@ static const struct shim_proc procs[] = {
     {"berth_cpu_reserve", (shim_proc_t) berth_cpu_reserve},
     {"berth_backend_reserve_size", (shim_proc_t) berth_cpu_reserve_size},
     {"berth_backend_reserve", (shim_proc_t) berth_cpu_reserve},
+    {"berth_cpu_set_batch_invariant", (shim_proc_t) berth_cpu_set_batch_invariant},
     {"berth_cpu_isa", (shim_proc_t) berth_cpu_isa},
     {"berth_cpu_op_tier", (shim_proc_t) berth_cpu_op_tier},
 };

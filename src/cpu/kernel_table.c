@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kernel_table.c: fills the kernel tables: portable C first, then every supported tier, oldest first. BERTH_CPU_ISA=<tier> omits
-// later tiers; BERTH_CPU_ISA=portable omits all tiers. If BERTH_CPU_ISA is set, the tiers in use are logged.
+// later tiers; BERTH_CPU_ISA=portable omits all tiers. If BERTH_CPU_ISA is set, the tiers in use are logged. The invariant table is
+// made from the best one.
 
 #include "cpu/cpu.h"
 
@@ -10,6 +11,8 @@
 
 struct cpu_kernels cpu_kernels_portable;
 struct cpu_kernels cpu_kernels_best;
+struct cpu_kernels cpu_kernels_invariant;
+bool cpu_batch_invariant_default;
 
 #if !defined(__aarch64__) && !defined(__x86_64__)
 const struct cpu_tier *const cpu_tiers = NULL;
@@ -72,10 +75,33 @@ static void fill_tiers(struct cpu_kernels *k, const char *last) {
     }
 }
 
+// Each type keeps one method for any number of columns: gemm, otherwise gemv column by column, otherwise vec_dot. Tiles and run_cols
+// are faster, but add in another order than vec_dot and run.
+static void fill_invariant(struct cpu_kernels *k) {
+    *k = cpu_kernels_best;
+    k->is_invariant = true;
+    for (int type = 0; type < GGML_TYPE_COUNT; type++) {
+        k->tile[type] = (struct cpu_tile){0};
+        k->gemm[type].min_cols = 1;
+        k->gemv[type].max_cols = 0;
+        k->gemv[type].run_cols = NULL;
+        if (k->gemm[type].run != NULL) {
+            k->gemv[type] = (struct cpu_gemv){0};
+        }
+    }
+    // The length of f16 sums differs between panels and unpacked rows (tier fp16), and between panels of up to 8 and more columns
+    // (tier fhm).
+    k->gemm[GGML_TYPE_F16].rows.max_cols = INT_MAX;
+    k->gemm[GGML_TYPE_F16].nr = min_int(k->gemm[GGML_TYPE_F16].nr, 8);
+}
+
 void cpu_kernels_init(void) {
     fill_portable(&cpu_kernels_portable);
     cpu_kernels_best = cpu_kernels_portable;
+    cpu_kernels_portable.is_invariant = true; // it has vec_dot only
 
+    const char *invariant = getenv("BERTH_CPU_BATCH_INVARIANT");
+    cpu_batch_invariant_default = invariant != NULL && strcmp(invariant, "1") == 0;
     const char *requested = getenv("BERTH_CPU_ISA");
     if (requested != NULL && requested[0] == '\0') {
         requested = NULL;
@@ -88,6 +114,7 @@ void cpu_kernels_init(void) {
     if (!portable) {
         fill_tiers(&cpu_kernels_best, requested);
     }
+    fill_invariant(&cpu_kernels_invariant);
     if (requested != NULL) {
         shim_log(GGML_LOG_LEVEL_INFO, "BERTH_CPU_ISA=%s: using kernels %s", requested, cpu_kernels_best.tier);
     }

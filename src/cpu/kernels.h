@@ -2,13 +2,17 @@
 // kernels.h: the table of micro-kernels. Kernels see pointers, counts and strides only.
 // Terms: slot: an entry of the table, a function pointer or a number; tier: an instruction set level (arm/, x86/).
 // ukr/*.c fill the slots with portable C. The optional slots tile, gemm and gemv stay NULL there. Each supported tier then
-// overwrites the slots that it improves (kernel_table.c). There are two tables: best and portable. The portable table is for
-// ggml_backend_cpu_set_use_ref.
+// overwrites the slots that it improves (kernel_table.c). There are three tables: best, portable, and invariant. The portable table
+// is for ggml_backend_cpu_set_use_ref. The invariant table is for berth_cpu_set_batch_invariant: it has the slots of the best
+// table, less those that depend on the number of columns.
 //
 // Rules for kernels: n >= 0. Pointers may have any alignment. If the comment says "in place", the result may be x or y.
 // Otherwise, the result does not overlap x and y. A tier must not change vec_dot_type: the size of work memory depends on
 // vec_dot_type. If a conversion or vec_dot is NULL in the portable table, the slot is NULL in both tables. So `supports`
 // functions check the portable table. The `run` function of an op uses the kernels of p->k only.
+//
+// Rules for gemm and gemv, for batch invariance: the result of a row and a column has the same bits, whatever the other rows and
+// columns, their number, and the place of the column in its panel. gemm.rows.run gives the bits of gemm.run, except for f16.
 #pragma once
 
 #include "ggml-cpu.h"
@@ -112,12 +116,18 @@ struct cpu_kernels {
     void (*mix)(CPU_MIX_ARGS);
 
     char tier[96]; // "portable", or the tiers that filled slots: "neon+dotprod"
+    // true: the method of an op must depend on types and layouts only, never on the number of columns, tokens or sequences
+    bool is_invariant;
 };
 
 extern struct cpu_kernels cpu_kernels_portable;
 extern struct cpu_kernels cpu_kernels_best;
+extern struct cpu_kernels cpu_kernels_invariant;
 
-// Fills both tables. BERTH_CPU_ISA=<tier> stops at that tier ("portable": none) and logs the choice.
+// The default of berth_cpu_set_batch_invariant: true if BERTH_CPU_BATCH_INVARIANT=1 is in the environment.
+extern bool cpu_batch_invariant_default;
+
+// Fills all tables. BERTH_CPU_ISA=<tier> stops at that tier ("portable": none) and logs the choice.
 void cpu_kernels_init(void);
 
 // Returns the tier that filled a slot of cpu_kernels_best, for example cpu_slot_tier(CPU_SLOT(add)).

@@ -1,140 +1,12 @@
 // SPDX-License-Identifier: MIT
 // prop_matmul.c: products and attention with random shapes, types, batches and layouts. The results have the same bits for every
-// number of threads and are close to those of the portable kernels. Sources, results and work memory each end before a page that
-// cannot be accessed.
+// number of threads and are close to those of the portable kernels. Every number of columns from 1 to 70 occurs with some formats
+// (long_matmul.c: with all). With batch invariance, the results have the same bits for every number of columns.
 
-#include "support/walled.h"
+#include "matmul_cases.h"
 
-#include "core/graph.h"
-#include "cpu/cpu.h"
-#include "cpu/op/gemm.h"
-
-#include <math.h>
-
-#define N_WALLED 16
-
-// The guarded memory (walled.h) of the current case.
-static struct {
-    void *at;
-    size_t size;
-} list[N_WALLED];
-static int n_list;
-
-static void *listed(size_t size) {
-    assert_true(n_list < N_WALLED);
-    list[n_list].at = walled(size);
-    list[n_list].size = size;
-    return list[n_list++].at;
-}
-
-static void list_free(void) {
-    while (n_list > 0) {
-        n_list--;
-        walled_free(list[n_list].at, list[n_list].size);
-    }
-}
-
-static int64_t pick(struct check_rng *r, int64_t low, int64_t high) {
-    return low + (int64_t) check_rng_below(r, (uint64_t) (high - low + 1));
-}
-
-// ---- tensors ----
-
-// Gaps between rows keep the NaN values that walled() has set.
-static void fill(struct check_rng *r, struct ggml_tensor *t) {
-    float row[4096];
-    for (int64_t i = 0; i < ggml_nrows(t); i++) {
-        const struct cpu_row_pos at = cpu_row_pos(t, i);
-        for (int64_t k = 0; k < t->ne[0]; k++) {
-            row[k] = (float) ((double) (int64_t) (check_rng_next(r) >> 40) / 8388608.0 - 1.0);
-        }
-        if (t->nb[0] == ggml_type_size(t->type)) {
-            cpu_kernels_portable.traits[t->type].from_float(row, cpu_row(t, at), t->ne[0]);
-        } else {
-            for (int64_t k = 0; k < t->ne[0]; k++) {
-                cpu_kernels_portable.traits[t->type].from_float(row + k, cpu_row(t, at) + (size_t) k * t->nb[0], 1);
-            }
-        }
-    }
-}
-
-// Makes a tensor in guarded memory: dense, with gaps between its rows, with dimensions 1 and 2 swapped in memory, or 0 and 1.
-static struct ggml_tensor *tensor(struct check_rng *r, struct ggml_context *ctx, enum ggml_type type, const int64_t *ne) {
-    struct ggml_tensor *t = ggml_new_tensor_4d(ctx, type, ne[0], ne[1], ne[2], ne[3]);
-    const size_t row = ggml_row_size(type, ne[0]), unit = ggml_type_size(type);
-    const int form = (int) check_rng_below(r, 5);
-    if (form == 1) { // gaps
-        t->nb[1] = row + unit * check_rng_below(r, 3);
-        t->nb[2] = t->nb[1] * (size_t) ne[1] + unit * check_rng_below(r, 3);
-        t->nb[3] = t->nb[2] * (size_t) ne[2];
-    } else if (form == 2) { // permuted 0 2 1 3
-        t->nb[2] = row;
-        t->nb[1] = row * (size_t) ne[2];
-        t->nb[3] = t->nb[1] * (size_t) ne[1];
-    } else if (form == 3 && ggml_blck_size(type) == 1) { // transposed
-        t->nb[1] = unit;
-        t->nb[0] = unit * (size_t) ne[1];
-        t->nb[2] = row * (size_t) ne[1];
-        t->nb[3] = t->nb[2] * (size_t) ne[2];
-    }
-    t->data = listed(ggml_nbytes(t));
-    fill(r, t);
-    return t;
-}
-
-// Adds gaps between the rows of a result. They hold NaN and must keep it.
-static void rows_add_gaps(struct check_rng *r, struct ggml_tensor *t) {
-    t->nb[1] += sizeof(float) * check_rng_below(r, 4);
-    t->nb[2] = t->nb[1] * (size_t) t->ne[1] + sizeof(float) * check_rng_below(r, 2);
-    t->nb[3] = t->nb[2] * (size_t) t->ne[2];
-}
-
-// ---- one op ----
-
-// Returns the bytes of the result. The work memory has the bytes that the op needs, rounded up to a multiple of 64. It lacks the
-// bytes that ggml_graph_plan adds for alignment. So it ends directly before the inaccessible page.
-static char *compute(struct ggml_context *ctx, struct ggml_tensor *op, int n_threads, bool use_ref) {
-    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
-    graph->nodes[0] = op;
-    graph->n_nodes = 1;
-    op->flags |= GGML_TENSOR_FLAG_COMPUTE;
-    op->data = listed(ggml_nbytes(op));
-    struct ggml_cplan plan = ggml_graph_plan(graph, n_threads, NULL);
-    plan.work_data = plan.work_size > 0 ? listed((plan.work_size - 1) / 64 * 64) : NULL;
-    plan.use_ref = use_ref;
-    if (ggml_graph_compute(graph, &plan) != GGML_STATUS_SUCCESS) {
-        fail_msg("%s", berth_last_error());
-    }
-    return op->data;
-}
-
-static bool is_element(const struct ggml_tensor *t, size_t off) {
-    const size_t i3 = off / t->nb[3], r3 = off % t->nb[3], i2 = r3 / t->nb[2], r2 = r3 % t->nb[2], i1 = r2 / t->nb[1];
-    return (int64_t) i3 < t->ne[3] && (int64_t) i2 < t->ne[2] && (int64_t) i1 < t->ne[1] &&
-           r2 % t->nb[1] < (size_t) t->ne[0] * sizeof(float);
-}
-
-static void check(struct ggml_context *ctx, struct ggml_tensor *op, double tolerance, const char *what) {
-    const size_t size = ggml_nbytes(op);
-    const char *one = compute(ctx, op, 1, false), *ref = compute(ctx, op, 2, true);
-    for (int n = 2; n <= 5; n += 3) {
-        const char *many = compute(ctx, op, n, false);
-        if (memcmp(one, many, size) != 0) {
-            fail_msg("%s: %d threads give other bits than one", what, n);
-        }
-    }
-    for (size_t off = 0; off < size; off += sizeof(float)) {
-        float got, want;
-        memcpy(&got, one + off, sizeof got);
-        memcpy(&want, ref + off, sizeof want);
-        if (!is_element(op, off)) {
-            assert_true(isnan(got));
-        } else if (!(fabs((double) got - (double) want) <= tolerance)) {
-            fail_msg("%s: %g instead of %g at byte %zu of %zu", what, (double) got, (double) want, off, size);
-        }
-    }
-    list_free();
-}
+#include "berth-cpu.h"
+#include "ggml-backend.h"
 
 // ---- products ----
 
@@ -224,7 +96,7 @@ static void rounds(struct check_rng *r, uint64_t seed) {
     fill(r, x);
     fill(r, y);
     struct ggml_tensor *op = ggml_mul_mat(ctx, x, y);
-    assert_true(cpu_kernels_best.gemm[a].run == NULL || cpu_gemm_work_size(a, y, 1) < ggml_nbytes(y));
+    assert_true(cpu_kernels_best.gemm[a].run == NULL || cpu_gemm_work_size(&cpu_kernels_best, a, y, 1) < ggml_nbytes(y));
     check(ctx, op, 0.02 * sqrt((double) n) + 1e-3, what);
     ggml_free(ctx);
 }
@@ -235,6 +107,129 @@ static void run(void (*op)(struct check_rng *, uint64_t), int n) {
     for (int i = 0; i < n; i++) {
         struct check_rng rng = check_rng_new(seed + (uint64_t) i);
         op(&rng, seed + (uint64_t) i);
+    }
+}
+
+// Each number of columns with a few formats. All formats occur.
+static void every_number_of_columns(void **state) {
+    (void) state;
+    cpu_init();
+    const uint64_t seed = check_seed(1);
+    enum ggml_type all[GGML_TYPE_COUNT];
+    const int n_formats = formats(all), n_each = check_cases(4);
+    for (int64_t n = 1; n <= COLUMNS_MAX; n++) {
+        for (int i = 0; i < n_each; i++) {
+            columns_case(seed, all[(n * n_each + i + (int64_t) (seed % 1000)) % n_formats], n);
+        }
+    }
+}
+
+// ---- batch invariance: a result has the same bits for every number of columns, tokens or sequences ----
+
+#define BATCH_MAX 33
+
+static const float *compute_invariant(struct ggml_context *ctx, struct ggml_tensor *op, int n_threads) {
+    static ggml_backend_t backend;
+    if (backend == NULL) {
+        backend = ggml_backend_cpu_init();
+        berth_cpu_set_batch_invariant(backend, true);
+    }
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
+    graph->nodes[0] = op;
+    graph->n_nodes = 1;
+    op->flags |= GGML_TENSOR_FLAG_COMPUTE;
+    op->data = listed(ggml_nbytes(op));
+    ggml_backend_cpu_set_n_threads(backend, n_threads);
+    if (ggml_backend_graph_compute(backend, graph) != GGML_STATUS_SUCCESS) {
+        fail_msg("%s", berth_last_error());
+    }
+    return op->data;
+}
+
+static struct ggml_context *context(void) {
+    return ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+}
+
+// Returns a tensor with the last n of all in dimension `dim`.
+static struct ggml_tensor *last_of(struct ggml_context *ctx, const struct ggml_tensor *all, int dim, int64_t n) {
+    struct ggml_tensor *t = ggml_new_tensor(ctx, all->type, 4, all->ne);
+    memcpy(t->nb, all->nb, sizeof t->nb);
+    t->ne[dim] = n;
+    t->data = (char *) all->data + (size_t) (all->ne[dim] - n) * all->nb[dim];
+    return t;
+}
+
+static struct ggml_tensor *floats(struct check_rng *r, struct ggml_context *ctx, enum ggml_type type, const int64_t *ne) {
+    struct ggml_tensor *t = ggml_new_tensor(ctx, type, 4, ne);
+    t->data = listed(ggml_nbytes(t));
+    fill(r, t);
+    return t;
+}
+
+static void expect_same(const float *got, const float *all, int64_t n, int64_t n_all, const char *what) {
+    if (memcmp(got, all + (n_all - n), (size_t) n * sizeof *got) != 0) {
+        fail_msg("%s: other bits than with the whole batch", what);
+    }
+}
+
+static void invariant_products(void **state) {
+    (void) state;
+    cpu_init();
+    const uint64_t seed = check_seed(1);
+    enum ggml_type all[GGML_TYPE_COUNT];
+    const int n_formats = formats(all);
+    for (int i = 0; i < 2 * n_formats; i++) {
+        const enum ggml_type type = all[i % n_formats];
+        struct check_rng rng = check_rng_new(seed + (uint64_t) i), *r = &rng;
+        const int64_t n = random_length(r, type), n_rows = pick(r, 1, 40);
+        for (int64_t n_cols = BATCH_MAX - 1; n_cols > 0; n_cols -= check_step()) {
+            struct check_rng same = rng;
+            struct ggml_context *ctx = context();
+            struct ggml_tensor *x = weights_new(&same, ctx, type, n, n_rows, 1);
+            struct ggml_tensor *y = floats(&same, ctx, GGML_TYPE_F32, (int64_t[]){n, BATCH_MAX, 1, 1});
+            const float *whole = compute_invariant(ctx, ggml_mul_mat(ctx, x, y), 1);
+            const float *some = compute_invariant(ctx, ggml_mul_mat(ctx, x, last_of(ctx, y, 1, n_cols)), (int) pick(&same, 1, 3));
+            char what[128];
+            snprintf(what, sizeof what, "%s, %d elements, %d rows, %d columns", ggml_type_name(type), (int) n, (int) n_rows,
+                (int) n_cols);
+            expect_same(some, whole, n_cols * n_rows, BATCH_MAX * n_rows, what);
+            list_free();
+            ggml_free(ctx);
+        }
+    }
+}
+
+// Tokens of MUL_MAT_ID. Each uses 2 of 4 experts.
+static void invariant_experts(void **state) {
+    (void) state;
+    cpu_init();
+    const uint64_t seed = check_seed(1);
+    enum ggml_type all[GGML_TYPE_COUNT];
+    const int n_formats = formats(all);
+    for (int i = 0; i < n_formats; i++) {
+        struct check_rng rng = check_rng_new(seed + (uint64_t) i), *r = &rng;
+        const int64_t n = random_length(r, all[i]), n_rows = pick(r, 1, 40);
+        for (int64_t n_tokens = BATCH_MAX - 1; n_tokens > 0; n_tokens -= check_step()) {
+            struct check_rng same = rng;
+            struct ggml_context *ctx = context();
+            struct ggml_tensor *x = weights_new(&same, ctx, all[i], n, n_rows, 4);
+            struct ggml_tensor *y = floats(&same, ctx, GGML_TYPE_F32, (int64_t[]){n, 1, BATCH_MAX, 1});
+            struct ggml_tensor *ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, BATCH_MAX);
+            int32_t *id = ids->data = listed(ggml_nbytes(ids));
+            for (int t = 0; t < BATCH_MAX; t++) {
+                id[2 * t] = (int32_t) pick(&same, 0, 3);
+                id[2 * t + 1] = (id[2 * t] + (int32_t) pick(&same, 1, 3)) % 4;
+            }
+            const float *whole = compute_invariant(ctx, ggml_mul_mat_id(ctx, x, y, ids), 1);
+            const float *some = compute_invariant(ctx,
+                ggml_mul_mat_id(ctx, x, last_of(ctx, y, 2, n_tokens), last_of(ctx, ids, 1, n_tokens)), (int) pick(&same, 1, 3));
+            char what[128];
+            snprintf(what, sizeof what, "experts of %s, %d elements, %d rows, %d tokens", ggml_type_name(all[i]), (int) n,
+                (int) n_rows, (int) n_tokens);
+            expect_same(some, whole, 2 * n_tokens * n_rows, 2 * BATCH_MAX * n_rows, what);
+            list_free();
+            ggml_free(ctx);
+        }
     }
 }
 
@@ -255,8 +250,9 @@ static void random_attention(void **state) {
 
 // An argument selects one of the tests.
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_products), cmocka_unit_test(several_rounds), cmocka_unit_test(random_attention)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_products), cmocka_unit_test(every_number_of_columns),
+        cmocka_unit_test(several_rounds), cmocka_unit_test(random_attention), cmocka_unit_test(invariant_products),
+        cmocka_unit_test(invariant_experts)};
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }

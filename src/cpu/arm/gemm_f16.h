@@ -5,7 +5,7 @@
 // Elements are multiplied and added in f16. Two measures keep sums of long rows exact enough:
 //   - Each column is scaled by a power of two, so that its largest element is between 4 and 8.
 //   - An f16 sum covers only some elements and is then added to an f32 sum.
-// If a sum is not finite, the tile is recomputed in f32.
+// If a sum is not finite, it is recomputed in f32.
 // The error is a tenth of the error of adding complete rows in f16.
 //
 // Panel of x: 8 elements of each row, then the next 8 elements of each row.
@@ -152,15 +152,19 @@ struct x_layout {
     size_t row, step;
 };
 
-// Called after an f16 sum overflowed.
+// Called after an f16 sum overflowed. Recomputes the elements that are not finite. The others keep their bits, so that a column does
+// not depend on the other columns of its panel.
 static __attribute__((noinline)) void tile_recompute_f32(
     int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const uint16_t *y, int ny) {
     const int64_t column = is_by_column(ny) ? padded(n) : 1, element = is_by_column(ny) ? 1 : NR;
-    memset(tile, 0, sizeof(float) * NR * (size_t) n_rows);
-    for (int64_t i = 0; i < n; i++) {
-        for (int r = 0; r < n_rows; r++) {
-            const float v = float_of(at->x[(size_t) (i / 8) * at->step + (size_t) r * at->row + (size_t) (i % 8)]);
-            for (int c = 0; c < ny; c++) {
+    for (int r = 0; r < n_rows; r++) {
+        for (int c = 0; c < ny; c++) {
+            if (tile[r][c] * 0.0f == 0.0f) {
+                continue;
+            }
+            tile[r][c] = 0.0f;
+            for (int64_t i = 0; i < n; i++) {
+                const float v = float_of(at->x[(size_t) (i / 8) * at->step + (size_t) r * at->row + (size_t) (i % 8)]);
                 tile[r][c] = fmaf(v, float_of(y[c * column + i * element]), tile[r][c]);
             }
         }

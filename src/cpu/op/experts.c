@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // experts.c: MUL_MAT_ID and ADD_ID. MUL_MAT_ID multiplies each row of src[1] with the matrices (experts) that ids (src[2])
 // select. A pair is a row of src[1] and an expert that multiplies it.
-// The pairs are sorted by expert in work memory. Then one of three methods runs. The choice depends on types and shapes only:
+// The pairs are sorted by expert in work memory. Then one of three methods runs. The choice depends on types and shapes only, with
+// batch invariance (kernels.h: is_invariant) on types and layouts only:
 //   panels: experts with many pairs (kernels.h: cpu_gemm). About WAVE_PAIRS pairs, a wave, are packed at a time to bound memory.
 //   The pairs of one expert may be in two or more waves. Experts with few pairs use columns, if the machine has the kernels.
 //   columns: few tokens. Every row of src[1] is packed as a single column (kernels.h: cpu_gemv).
@@ -48,7 +49,7 @@ static enum method method_of(const struct cpu_kernels *k, const struct ggml_tens
     const bool has_columns = is_plain && k->gemv[a->type].run != NULL;
     // An expert has at most one pair per token. Without columns, the average expert must have enough pairs.
     const int64_t n_pairs = has_columns ? op->ne[2] : op->ne[1] * op->ne[2] / a->ne[2];
-    if (is_plain && g->run != NULL && n_pairs >= g->min_cols) {
+    if (is_plain && g->run != NULL && (k->is_invariant || n_pairs >= g->min_cols)) {
         return PANELS;
     }
     return has_columns ? COLUMNS : TILES;
@@ -105,11 +106,15 @@ static size_t total_size(const struct work *w, int tasks) {
     return w->panels_size + w->rows_size + w->own_size * (size_t) tasks + 2 * w->first_size + w->pairs_size;
 }
 
-// Suffices for the best kernels and for the portable kernels, which use tiles.
+// Suffices for all tables of kernels.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
-    const struct work best = work_of(&cpu_kernels_best, op), plain = work_of(&cpu_kernels_portable, op);
-    const size_t best_size = total_size(&best, tasks), plain_size = total_size(&plain, tasks);
-    return max_size(best_size, plain_size);
+    const struct cpu_kernels *const tables[] = {&cpu_kernels_best, &cpu_kernels_portable, &cpu_kernels_invariant};
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+        const struct work w = work_of(tables[i], op);
+        most = max_size(most, total_size(&w, tasks));
+    }
+    return most;
 }
 
 // An op with fewer pairs or fewer experts may use another method, so the bound covers all methods.

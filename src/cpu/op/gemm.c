@@ -65,8 +65,8 @@ static size_t n_own(enum ggml_type type) {
 
 // Returns the bytes for the panels of a round and for the panels of rows of all tasks. A round counts with its full capacity
 // (round_size), because shorter columns can fill more of it. So an op with shorter columns never needs more memory.
-size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int n_tasks) {
-    const struct cpu_gemm *g = &cpu_kernels_best.gemm[type];
+size_t cpu_gemm_work_size(const struct cpu_kernels *k, enum ggml_type type, const struct ggml_tensor *b, int n_tasks) {
+    const struct cpu_gemm *g = &k->gemm[type];
     const size_t y = cpu_gemm_y_size(g, b->ne[0]), room = round_size(g, y);
     const size_t all = y * (size_t) ((b->ne[1] + g->nr - 1) / g->nr * b->ne[2] * b->ne[3]);
     return min_size(all, room) + cpu_gemm_x_size(g, b->ne[0]) * n_own(type) * (size_t) n_tasks;

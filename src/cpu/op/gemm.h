@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemm.h: MUL_MAT with many columns (kernels.h: cpu_gemm) or few columns (kernels.h: cpu_gemv). A column is a row of src[1]. The
-// choice of the method depends on types and shapes only, never on the number of tasks.
+// choice of the method depends on types and shapes only, never on the number of tasks. With batch invariance, the table of kernels
+// makes it independent of the number of columns (kernel_table.c).
 #pragma once
 
 #include "cpu/cpu.h"
@@ -16,7 +17,7 @@ struct cpu_gemm_call {
 bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // for MUL_MAT
 bool cpu_gemm_takes_transposed(
     const struct cpu_kernels *k, const struct ggml_tensor *op); // for OUT_PROD, which converts its sources to f32
-size_t cpu_gemm_work_size(enum ggml_type type_a, const struct ggml_tensor *b, int n_tasks);
+size_t cpu_gemm_work_size(const struct cpu_kernels *k, enum ggml_type type_a, const struct ggml_tensor *b, int n_tasks);
 void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call);
 
 // Fills panels of `side` rows and `size` bytes each from n_rows transposed rows of n floats. The elements i of all rows are

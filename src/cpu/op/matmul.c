@@ -27,13 +27,19 @@ static size_t row_size(const struct ggml_tensor *op) {
     return ggml_row_size(cpu_dot_type(op), op->src[1]->ne[0]);
 }
 
-// Suffices for the best kernels and for the portable kernels, which use tiles.
+// The bytes of the method that a table selects, 0 for tiles.
+static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor *op, int tasks) {
+    if (cpu_gemm_takes(k, op)) {
+        return cpu_gemm_work_size(k, op->src[0]->type, op->src[1], tasks);
+    }
+    return cpu_gemv_takes(k, op) ? cpu_gemv_work_size(op) : 0;
+}
+
+// Suffices for all tables of kernels. The portable kernels use tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const size_t rows = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
-    if (cpu_gemm_takes(&cpu_kernels_best, op)) {
-        return max_size(rows, cpu_gemm_work_size(op->src[0]->type, op->src[1], tasks));
-    }
-    return cpu_gemv_takes(&cpu_kernels_best, op) ? max_size(rows, cpu_gemv_work_size(op)) : rows;
+    const size_t best = work_size_by(&cpu_kernels_best, op, tasks), invariant = work_size_by(&cpu_kernels_invariant, op, tasks);
+    return max_size(rows, max_size(best, invariant));
 }
 
 // Work memory for at most n_cols columns.

@@ -54,12 +54,13 @@ static size_t widened_size(const struct ggml_tensor *a) {
     return is_ready ? 0 : cpu_gemm_lines((size_t) ggml_nelements(a) * sizeof(float));
 }
 
+// The invariant kernels use panels for any number of columns, so their size suffices for the best kernels.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
-    if (!panels_take(&cpu_kernels_best, op)) {
+    if (!panels_take(&cpu_kernels_invariant, op)) {
         return 0;
     }
     const struct ggml_tensor b = rows_as_columns(op->src[1]);
-    return widened_size(op->src[0]) + cpu_gemm_work_size(GGML_TYPE_F32, &b, tasks);
+    return widened_size(op->src[0]) + cpu_gemm_work_size(&cpu_kernels_invariant, GGML_TYPE_F32, &b, tasks);
 }
 
 static struct ggml_tensor matrix_widen(const struct cpu_params *p, const struct ggml_tensor *a) {
