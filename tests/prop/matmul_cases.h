@@ -13,6 +13,7 @@
 
 #define N_WALLED 16
 
+// The guarded memory (walled.h) of the current case.
 static struct {
     void *at;
     size_t size;
