@@ -73,7 +73,9 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     a.n_kv = a.k->ne[1];
     a.n_heads = a.k->ne[2] == a.v->ne[2] ? a.q->ne[2] / a.k->ne[2] : 1;
     a.n_groups = a.q->ne[2] / a.n_heads;
-    a.g = k->gemm[GGML_TYPE_F32].run != NULL && a.n_heads * a.q->ne[1] >= Q_MANY ? &k->gemm[GGML_TYPE_F32] : NULL;
+    if (!k->is_invariant && k->gemm[GGML_TYPE_F32].run != NULL && a.n_heads * a.q->ne[1] >= Q_MANY) {
+        a.g = &k->gemm[GGML_TYPE_F32];
+    }
     a.q_rows = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
     a.is_apart = is_apart && a.n_heads < a.q_rows;
     if (a.is_apart) {
@@ -369,6 +371,9 @@ static struct part part_at(const struct attn *a, const struct unit *u, int j, st
         const char *row = mask_row(a, u, j + part.n);
         if (row == last) {
             continue;
+        }
+        if (a->table->is_invariant) { // the keys of a part are those of one token
+            break;
         }
         row_scan(a, row, sets);
         const int64_t n_union = union_size(a->n_words, set, sets->of_row);
