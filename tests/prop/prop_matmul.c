@@ -233,6 +233,48 @@ static void invariant_experts(void **state) {
     }
 }
 
+// Attention of sequences with a cache each: dim 3, one query per sequence. Attention of the tokens of a prompt: dim 1.
+static void invariant_attention(void **state) {
+    (void) state;
+    cpu_init();
+    const uint64_t seed = check_seed(1);
+    const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0};
+    for (int i = 0; i < 10; i++) {
+        struct check_rng rng = check_rng_new(seed + (uint64_t) i), *r = &rng;
+        const int dim = i < 5 ? 3 : 1;
+        const int64_t d = 32 * pick(r, 1, 4), n_kv = 64 * pick(r, 1, 12), n_heads = pick(r, 1, 3), n_q = n_heads * pick(r, 1, 4);
+        for (int64_t n = BATCH_MAX - 1; n > 0; n -= check_step()) {
+            struct check_rng same = rng;
+            struct ggml_context *ctx = context();
+            int64_t ne_q[] = {d, 1, n_q, 1}, ne_k[] = {d, n_kv, n_heads, dim == 3 ? BATCH_MAX : 1}, ne_m[] = {n_kv, 1, 1, 1};
+            ne_q[dim] = ne_m[dim] = BATCH_MAX;
+            struct ggml_tensor *q = floats(&same, ctx, GGML_TYPE_F32, ne_q), *k = floats(&same, ctx, types[i % 5], ne_k);
+            struct ggml_tensor *v = floats(&same, ctx, types[i % 5], ne_k), *mask = floats(&same, ctx, GGML_TYPE_F16, ne_m);
+            for (int64_t j = 0; j < ggml_nelements(mask); j++) { // each query sees the keys before a random one
+                if (j % n_kv > 1 + j / n_kv * 7919 % n_kv) {
+                    ((uint16_t *) mask->data)[j] = 0xfc00; // -inf
+                }
+            }
+            const float scale = 1.0f / sqrtf((float) d);
+            const float *whole = compute_invariant(ctx, ggml_flash_attn_ext(ctx, q, k, v, mask, scale, 0.0f, 0.0f), 1);
+            if (dim == 3) {
+                k = last_of(ctx, k, dim, n);
+                v = last_of(ctx, v, dim, n);
+            }
+            const float *some = compute_invariant(ctx,
+                ggml_flash_attn_ext(ctx, last_of(ctx, q, dim, n), k, v, last_of(ctx, mask, dim, n), scale, 0.0f, 0.0f),
+                (int) pick(&same, 1, 3));
+            char what[128];
+            snprintf(what, sizeof what, "attention, %s, heads of %d, %d keys, heads %d of %d, %d %s",
+                ggml_type_name(types[i % 5]), (int) d, (int) n_kv, (int) n_heads, (int) n_q, (int) n,
+                dim == 3 ? "sequences" : "tokens");
+            expect_same(some, whole, d * n_q * n, d * n_q * BATCH_MAX, what);
+            list_free();
+            ggml_free(ctx);
+        }
+    }
+}
+
 static void random_products(void **state) {
     (void) state;
     run(product, check_cases(150));
@@ -252,7 +294,7 @@ static void random_attention(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_products), cmocka_unit_test(every_number_of_columns),
         cmocka_unit_test(several_rounds), cmocka_unit_test(random_attention), cmocka_unit_test(invariant_products),
-        cmocka_unit_test(invariant_experts)};
+        cmocka_unit_test(invariant_experts), cmocka_unit_test(invariant_attention)};
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }
