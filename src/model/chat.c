@@ -198,9 +198,8 @@ static void put_text(FILE *file, const char *text) {
     fputs(text != NULL ? text : "", file);
 }
 
-// system: a system message to insert before the content; NULL: none.
-static void put_message(
-    FILE *file, const struct chat_template *row, const struct chat_message *m, const struct chat_message *system) {
+// Writes the content of a message, with the texts of its role around it if has_texts.
+static void put_message(FILE *file, const struct chat_template *row, const struct chat_message *m, bool has_texts) {
     static const char blanks[] = " \t\n\v\f\r";
     const char *content = m->text;
     size_t n = strlen(content);
@@ -212,35 +211,51 @@ static void put_message(
             n--;
         }
     }
-    put_text(file, row->texts[m->role].before);
-    if (system != NULL) {
-        put_message(file, row, system, NULL);
-    }
+    put_text(file, has_texts ? row->texts[m->role].before : NULL);
     fwrite(content, 1, n, file);
-    put_text(file, row->texts[m->role].after);
+    put_text(file, has_texts ? row->texts[m->role].after : NULL);
+}
+
+// Writes a user message that begins with the system messages among the n messages. user: NULL: no content of its own.
+static void put_user(
+    FILE *file, const struct chat_template *row, const struct chat_message *messages, size_t n, const struct chat_message *user) {
+    put_text(file, row->texts[CHAT_USER].before);
+    for (size_t i = 0; i < n; i++) {
+        if (messages[i].role == CHAT_SYSTEM) {
+            put_message(file, row, &messages[i], true);
+        }
+    }
+    if (user != NULL) {
+        put_message(file, row, user, false);
+    }
+    put_text(file, row->texts[CHAT_USER].after);
 }
 
 char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool is_answer_next) {
     struct berth_stream s;
-    const struct chat_message *system = NULL; // written with the next user message
-    bool has_user = false;
+    size_t first = 0; // the system messages from here on are written with the next user message
+    bool has_user = false, has_system = false;
     if (!berth_stream_open(&s)) {
         return NULL;
     }
     put_text(s.file, row->begin);
     for (size_t i = 0; i < n; i++) {
         const struct chat_message *m = &messages[i];
-        const bool is_user = m->role == CHAT_USER;
         if (m->role == CHAT_SYSTEM && row->is_system_in_user) {
-            system = m;
-            continue;
-        }
-        put_text(s.file, is_user && has_user ? row->before_next_user : NULL);
-        put_message(s.file, row, m, is_user ? system : NULL);
-        if (is_user) {
+            has_system = true;
+        } else if (m->role != CHAT_USER) {
+            put_message(s.file, row, m, true);
+        } else {
+            put_text(s.file, has_user ? row->before_next_user : NULL);
+            put_user(s.file, row, messages + first, has_system ? i - first : 0, m);
+            first = i + 1;
             has_user = true;
-            system = NULL;
+            has_system = false;
         }
+    }
+    if (has_system) {
+        put_text(s.file, has_user ? row->before_next_user : NULL);
+        put_user(s.file, row, messages + first, n - first, NULL);
     }
     put_text(s.file, is_answer_next ? row->answer_begin : NULL);
     return berth_stream_close(&s) ? s.text : NULL;

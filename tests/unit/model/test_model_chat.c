@@ -73,6 +73,17 @@ static void test_as_the_reference(void **state) {
     }
 }
 
+// Families that write system messages into user messages write every one of them.
+static void test_several_system_messages(void **state) {
+    (void) state;
+    const struct chat_message messages[] = {
+        {CHAT_SYSTEM, "A"}, {CHAT_SYSTEM, "B"}, {CHAT_USER, "c"}, {CHAT_ASSISTANT, "d"}, {CHAT_SYSTEM, "E"}};
+    char *text = chat_format(chat_template_find("gemma"), messages, 5, true);
+    assert_string_equal(text, "<start_of_turn>user\nA\n\nB\n\nc<end_of_turn>\n<start_of_turn>model\nd<end_of_turn>\n"
+                              "<start_of_turn>user\nE\n\n<end_of_turn>\n<start_of_turn>model\n");
+    berth_free(text);
+}
+
 static void test_recognised(void **state) {
     (void) state;
     static const char *const programs[][2] = {
@@ -117,7 +128,7 @@ static void test_no_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_the_reference), cmocka_unit_test(test_recognised), cmocka_unit_test(test_no_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_the_reference), cmocka_unit_test(test_several_system_messages),
+        cmocka_unit_test(test_recognised), cmocka_unit_test(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
