@@ -209,6 +209,7 @@ struct chat_line {
     void (*remember)(const char *line); // the library's add_history; NULL: none
     char *text;                         // the line that is read
     size_t n, cap;
+    bool is_out_of_memory; // the line was too long for the memory
 };
 
 static void chat_line_open(struct chat_line *l) {
@@ -227,6 +228,7 @@ static void chat_line_open(struct chat_line *l) {
 
 static bool line_append(struct chat_line *l, const char *text, size_t n) {
     if (!berth_grow((void **) &l->text, &l->cap, l->n + n + 1, 1)) {
+        l->is_out_of_memory = true;
         return false;
     }
     memcpy(l->text + l->n, text, n);
@@ -251,8 +253,11 @@ static bool line_read_plain(struct chat_line *l) {
             continue;
         }
         const char byte = (char) c;
-        if (c == EOF || !line_append(l, &byte, 1)) {
+        if (c == EOF) {
             return has_any;
+        }
+        if (!line_append(l, &byte, 1)) {
+            return false;
         }
         has_any = true;
     }
@@ -306,7 +311,7 @@ static const char *chat_line_next(struct chat_line *l) {
         }
         is_first = false;
     } while (l->n > 0 && l->text[l->n - 1] == '\\');
-    return is_first ? NULL : l->text;
+    return is_first || l->is_out_of_memory ? NULL : l->text;
 }
 
 // ---- a conversation ----
@@ -584,6 +589,9 @@ static int chat_run(struct chat *c) {
             break;
         }
         code = text[0] != '/' && text[0] != '\0' ? turn_take(c, text) : CLI_OK;
+    }
+    if (line.is_out_of_memory) {
+        code = cli_fail(CLI_FAILURE, "out of memory for a line of %zu bytes", line.n + 1);
     }
     berth_free(line.text); // the library is not closed, because it registers a handler for the end of the program
     return code;
