@@ -60,8 +60,10 @@ static void fault_print(FILE *file, const struct berth_plan_set *set, const stru
 static uint64_t plan_peak(const struct berth_plan_set *set) {
     uint64_t peak = 0; // of the largest pool
     for (int64_t i = 0; i < set->n_items; i++) {
-        const uint64_t end = set->items[i].size == 0 ? 0 : set->offsets[i] + set->items[i].size;
-        peak = max_u64(end, peak);
+        const uint64_t size = set->items[i].size, end = set->offsets[i] + size;
+        if (size > 0) {
+            peak = max_u64(end < size ? UINT64_MAX : end, peak); // an invalid plan may wrap
+        }
     }
     return peak;
 }
