@@ -28,17 +28,21 @@ static CUresult kernel_look_up(struct cuda_device *dev, const char *name, CUfunc
 
 // Loads all kernels of a module: the driver loads a kernel when one of its attributes is first queried.
 static CUresult module_load(const struct cuda_driver *cu, CUmodule module) {
-    CUfunction functions[256];
     unsigned n = 0;
     CUresult rc = cu->ModuleGetFunctionCount(&n, module);
-    n = min_u32(n, 256);
-    if (rc == CUDA_SUCCESS) {
-        rc = cu->ModuleEnumerateFunctions(functions, n, module);
+    if (rc != CUDA_SUCCESS || n == 0) {
+        return rc;
     }
+    CUfunction *functions = berth_calloc(n, sizeof *functions);
+    if (functions == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    rc = cu->ModuleEnumerateFunctions(functions, n, module);
     for (unsigned i = 0; i < n && rc == CUDA_SUCCESS; i++) {
         int n_regs;
         rc = cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, functions[i]);
     }
+    berth_free(functions);
     return rc;
 }
 
