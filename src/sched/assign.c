@@ -171,15 +171,17 @@ static bool assign_by_weight(struct assign *a, int32_t node, ggml_backend_buffer
     if (b >= 0 && assign_set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
         return true;
     }
-    // If no backend can both use the weight and run the op (b < 0), row.refused becomes the first backend that can use the
-    // weight.
-    for (int d = 0; b < 0 && d < a->sched->n_backends && !decider->is_weight_owner_refused; d++) {
+    // If no backend can both use the weight and run the op (b < 0), the first backend that can use the weight counts as its owner.
+    int owner = b;
+    for (int d = 0; owner < 0 && d < a->sched->n_backends; d++) {
         if (assign_uses_buft(a->sched, d, buft)) {
-            decider->refused = (int16_t) d;
-            decider->is_weight_owner_refused = true;
+            owner = d;
         }
     }
-    decider->is_weight_owner_refused = decider->is_weight_owner_refused || b >= 0;
+    if (owner >= 0 && !decider->is_weight_owner_refused) {
+        decider->refused = (int16_t) owner;
+        decider->is_weight_owner_refused = true;
+    }
     return false;
 }
 
