@@ -35,15 +35,17 @@ static int by_id(const void *a, const void *b) {
     return strcmp(((const struct named *) a)->id, ((const struct named *) b)->id);
 }
 
-static const struct berth_plan_item *sorted_items;
+struct step {
+    int64_t first;
+    int32_t row;
+};
 
 static int by_step(const void *a, const void *b) {
-    const int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
-    const int64_t u = sorted_items[x].first, v = sorted_items[y].first;
-    if (u != v) {
-        return u < v ? -1 : 1;
+    const struct step *x = a, *y = b;
+    if (x->first != y->first) {
+        return x->first < y->first ? -1 : 1;
     }
-    return x < y ? -1 : 1;
+    return x->row < y->row ? -1 : 1;
 }
 
 static void rows_fini(struct rows *r) {
@@ -87,14 +89,19 @@ static enum ggml_status rows_sort(struct rows *r) {
     if (r->names == NULL || r->order == NULL || r->ops == NULL || r->starts == NULL) {
         return no_memory(r);
     }
-    for (size_t i = 0; i < n; i++) {
-        r->order[i] = (int32_t) i;
+    struct step *steps = berth_calloc(n + 1, sizeof *steps);
+    if (steps == NULL) {
+        return no_memory(r);
     }
-    sorted_items = r->set->items;
-    qsort(r->order, n, sizeof *r->order, by_step);
+    for (size_t i = 0; i < n; i++) {
+        steps[i] = (struct step){r->set->items[i].first, (int32_t) i};
+    }
+    qsort(steps, n, sizeof *steps, by_step);
     for (size_t k = 0; k < n; k++) {
+        r->order[k] = steps[k].row;
         r->names[k] = (struct named){r->set->ids[r->order[k]], (int32_t) k};
     }
+    berth_free(steps);
     qsort(r->names, n, sizeof *r->names, by_id);
     return GGML_STATUS_SUCCESS;
 }
