@@ -34,7 +34,7 @@ cp $graphs/two-buffers.ggraph "$tmp/plain"
 expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/packed"
 expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/plain"
 gzip -c tests/data/plan/small.csv > "$tmp/small.csv.gz"
-expect 3 "small.csv.gz:1: not a captured graph: the first line is not \"ggraph 1\"; it is compressed: decompress it first" "$tmp/small.csv.gz"
+expect 3 "small.csv.gz:1: not a captured graph: the first line is not \"ggraph 1\" after decompression" "$tmp/small.csv.gz"
 head -c 200 "$tmp/two.ggraph.gz" > "$tmp/short.ggraph.gz"
 expect 3 "the compressed text is truncated" "$tmp/short.ggraph.gz"
 # Small files with much text, or with counts that exceed it: reading stops at the first wrong line.

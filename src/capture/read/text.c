@@ -45,10 +45,9 @@ static size_t file_read(struct ggraph_reader *r, void *to, unsigned size) {
     return n > 0 ? (size_t) n : 0;
 }
 
-// Returns the end of the error message for a file that is not a captured graph. The reader has decompressed a compressed file
-// before it refused the text. So the text of such a file is not a captured graph either.
+// Returns the end of the error message for a file that is not a captured graph.
 static const char *file_hint(const struct ggraph_reader *r) {
-    return gzdirect(r->file) ? "" : "; it is compressed: decompress it first";
+    return gzdirect(r->file) ? "" : " after decompression";
 }
 
 static void file_close(struct ggraph_reader *r) {
