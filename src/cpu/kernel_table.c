@@ -89,10 +89,6 @@ static void fill_invariant(struct cpu_kernels *k) {
             k->gemv[type] = (struct cpu_gemv){0};
         }
     }
-    // The length of f16 sums differs between panels and unpacked rows (tier fp16), and between panels of up to 8 and more columns
-    // (tier fhm).
-    k->gemm[GGML_TYPE_F16].rows.max_cols = INT_MAX;
-    k->gemm[GGML_TYPE_F16].nr = min_int(k->gemm[GGML_TYPE_F16].nr, 8);
 }
 
 void cpu_kernels_init(void) {

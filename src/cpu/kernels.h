@@ -12,7 +12,8 @@
 // functions check the portable table. The `run` function of an op uses the kernels of p->k only.
 //
 // Rules for gemm and gemv, for batch invariance: the result of a row and a column has the same bits, whatever the other rows and
-// columns, their number, and the place of the column in its panel. gemm.rows.run gives the bits of gemm.run, except for f16.
+// columns, their number, and the place of the column in its panel. gemm.rows.run gives the bits of gemm.run. The f16 kernels of ARM
+// hold these rules only for columns that pack_y packed with the invariant table.
 #pragma once
 
 #include "ggml-cpu.h"

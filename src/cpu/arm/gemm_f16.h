@@ -9,9 +9,9 @@
 // The error is a tenth of the error of adding complete rows in f16.
 //
 // Panel of x: 8 elements of each row, then the next 8 elements of each row.
-// Panel of y: the float 1 / scale of each column, then element 0 of each column, element 1 of each column, and so on. A vector is
-// one element of 8 columns. If that would leave many lanes unused (is_by_column), the panel holds one column after the other, and
-// a vector is 8 elements of a column.
+// Panel of y: the head (struct y_head), then element 0 of each column, element 1 of each column, and so on. A vector is one element
+// of 8 columns. If that would leave many lanes unused, the panel holds one column after the other, and a vector is 8 elements of a
+// column. The two layouts add in different orders. So batch invariance requires that all panels are by column.
 // Both panels are padded with zeros to a multiple of STEP elements.
 #pragma once
 
@@ -29,9 +29,18 @@
 
 // ---- panels ----
 
+struct y_head {
+    float unscale[NR]; // 1 / scale of each column
+    int is_by_column;
+};
+#define Y_HEAD ((sizeof(struct y_head) + 15) / 16 * 16) // bytes
+
 // With 4 rows and 4 columns at a time, a vector per column costs as much as a vector of 8 used lanes.
-static inline bool is_by_column(int ny) {
-    return ny <= 6 || (ny > 8 && ny <= NR - 4);
+static inline bool is_by_column(const struct cpu_kernels *k, int ny) {
+    return k->is_invariant || ny <= 6 || (ny > 8 && ny <= NR - 4);
+}
+static inline const uint16_t *y_elements(const void *panel) {
+    return (const void *) ((const char *) panel + Y_HEAD);
 }
 static inline int64_t padded(int64_t n) {
     return (n + STEP - 1) / STEP * STEP;
@@ -103,15 +112,17 @@ static void pack_y_by_column(int64_t n, uint16_t *to, const float *const *y, con
 }
 
 static void pack_y(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
-    float *unscale = panel, scale[NR];
+    struct y_head *head = panel;
+    float scale[NR];
     const float *rows[NR];
     for (int c = 0; c < NR; c++) {
         rows[c] = y[c < ny ? c : 0];
         scale[c] = scale_for(column_max(n, rows[c]), LARGEST);
-        unscale[c] = 1.0f / scale[c];
+        head->unscale[c] = 1.0f / scale[c];
     }
-    uint16_t *to = (uint16_t *) (void *) (unscale + NR);
-    if (is_by_column(ny)) {
+    uint16_t *to = (void *) ((char *) panel + Y_HEAD);
+    head->is_by_column = is_by_column(k, ny);
+    if (head->is_by_column) {
         pack_y_by_column(n, to, rows, scale, ny);
         return;
     }
@@ -155,8 +166,9 @@ struct x_layout {
 // Called after an f16 sum overflowed. Recomputes the elements that are not finite. The others keep their bits, so that a column does
 // not depend on the other columns of its panel.
 static __attribute__((noinline)) void tile_recompute_f32(
-    int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const uint16_t *y, int ny) {
-    const int64_t column = is_by_column(ny) ? padded(n) : 1, element = is_by_column(ny) ? 1 : NR;
+    int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const struct y_head *head, int ny) {
+    const uint16_t *y = y_elements(head);
+    const int64_t column = head->is_by_column ? padded(n) : 1, element = head->is_by_column ? 1 : NR;
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < ny; c++) {
             if (tile[r][c] * 0.0f == 0.0f) {
@@ -171,8 +183,8 @@ static __attribute__((noinline)) void tile_recompute_f32(
     }
 }
 
-static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const float *panel_y, float *s,
-    int64_t ld_s, int nx, int ny) {
+static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const struct y_head *head,
+    float *s, int64_t ld_s, int nx, int ny) {
     float32x4_t nan_check = vdupq_n_f32(0.0f); // NaN: an element is not finite
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < NR; c += 4) {
@@ -180,11 +192,11 @@ static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const st
         }
     }
     if (vaddvq_f32(nan_check) != 0.0f) {
-        tile_recompute_f32(n, tile, n_rows, at, (const void *) (panel_y + NR), ny);
+        tile_recompute_f32(n, tile, n_rows, at, head, ny);
     }
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < nx; r++) {
-            s[r + c * ld_s] = tile[r][c] * panel_y[c];
+            s[r + c * ld_s] = tile[r][c] * head->unscale[c];
         }
     }
 }
@@ -284,6 +296,6 @@ static inline struct cpu_gemm gemm_f16(void (*run)(CPU_GEMM_ARGS), int min_cols,
         .step = STEP,
         .x_size = STEP * MR * sizeof(uint16_t),
         .y_size = STEP * NR * sizeof(uint16_t),
-        .y_head = NR * sizeof(float),
+        .y_head = Y_HEAD,
         .rows = rows};
 }

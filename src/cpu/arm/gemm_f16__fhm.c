@@ -118,13 +118,14 @@ static void add_8(float tile[MR][NR], const uint16_t *x, size_t b, size_t step, 
 static inline __attribute__((always_inline)) void tile_run(
     int64_t n, float *s, int64_t ld_s, const struct x_layout *at, int nx, const void *panel_y, int ny) {
     float tile[MR][NR] = {{0}};
-    const uint16_t *y = (const void *) ((const float *) panel_y + NR);
-    if (is_by_column(ny)) {
+    const struct y_head *head = panel_y;
+    const uint16_t *y = y_elements(panel_y);
+    if (head->is_by_column) {
         few_run(n, tile, MR, at, y, ny);
     } else if (n > 0) {
         (ny > 8 ? add_16 : add_8)(tile, at->x, at->row * sizeof *y, at->step * sizeof *y, y, (n + STEP - 1) / STEP);
     }
-    tile_store(n, tile, MR, at, panel_y, s, ld_s, nx, ny);
+    tile_store(n, tile, MR, at, head, s, ld_s, nx, ny);
 }
 
 static void run__fhm(CPU_GEMM_ARGS) {

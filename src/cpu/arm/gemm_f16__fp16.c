@@ -127,12 +127,13 @@ static inline __attribute__((always_inline)) void add(float *to, float16x8_t v) 
 }
 
 static void run__fp16(CPU_GEMM_ARGS) {
-    const uint16_t *x = vx, *y = (const void *) ((const float *) vy + NR);
+    const uint16_t *x = vx, *y = y_elements(vy);
+    const struct y_head *head = vy;
     const struct x_layout at = {vx, 8, 8 * MR};
     float tile[MR][NR] = {{0}};
-    if (is_by_column(ny)) {
+    if (head->is_by_column) {
         few_run(n, tile, MR, &at, y, ny);
-        tile_store(n, tile, MR, &at, vy, s, ld_s, nx, ny);
+        tile_store(n, tile, MR, &at, head, s, ld_s, nx, ny);
         return;
     }
     for (int64_t left = (n + STEP - 1) / STEP; left > 0; left -= CHUNK) {
@@ -144,16 +145,16 @@ static void run__fp16(CPU_GEMM_ARGS) {
             add(tile[r], vld1q_f16(part[r]));
         }
     }
-    tile_store(n, tile, MR, &at, vy, s, ld_s, nx, ny);
+    tile_store(n, tile, MR, &at, head, s, ld_s, nx, ny);
 }
 
-static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size_t bx, const void *panel_y, int ny) {
+static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size_t bx, const struct y_head *head, int ny) {
     const struct x_layout at = {x, bx / sizeof *x, 8};
-    const uint16_t *y = (const void *) ((const float *) panel_y + NR);
+    const uint16_t *y = y_elements(head);
     float tile[ROWS][NR] = {{0}};
-    if (is_by_column(ny)) {
+    if (head->is_by_column) {
         few_run(n, tile, ROWS, &at, y, ny);
-        tile_store(n, tile, ROWS, &at, panel_y, s, ld_s, ROWS, ny);
+        tile_store(n, tile, ROWS, &at, head, s, ld_s, ROWS, ny);
         return;
     }
     for (int64_t left = n / QUAD; left > 0; left -= QUADS, x += QUADS * QUAD, y += QUADS * QUAD * NR) {
@@ -164,7 +165,7 @@ static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, siz
             add(tile[r], vld1q_f16(part[r]));
         }
     }
-    tile_store(n, tile, ROWS, &at, panel_y, s, ld_s, ROWS, ny);
+    tile_store(n, tile, ROWS, &at, head, s, ld_s, ROWS, ny);
 }
 
 static void run_rows__fp16(CPU_GEMM_ROWS_ARGS) {

@@ -137,7 +137,7 @@ UNPACK_INLINE void run_32(
             DOTS(DOTS_8_LINES, x, y);
         }
         x += LINES(32) * X_LINE;
-        y += LINES(32) * Y_LINE;
+        y += LINES(32) * Y_LINE + (NR / NC - 1) * Y_TILE(32, Y_HEAD_32(has_min)); // skips the other tiles
         TILE(ADD)
     }
     float tile[NC][MR];
@@ -217,6 +217,7 @@ UNPACK_INLINE void run_256(int64_t n, float *s, int64_t ld_s, const char *x, int
             const int32x4_t scale0 = s32_at(scales + r * X_LINE), scale1 = s32_at(scales + r * X_LINE + 16);
             TILE(ADD_RUN)
         }
+        y += (NR / NC - 1) * Y_TILE(QK_K, Y_HEAD_256(n_runs, has_min)); // skips the other tiles
         const float32x4_t d_x0 = f32_at(d_at), d_x1 = f32_at(d_at + 16);
         TILE(ADD_BLOCK)
     }
@@ -227,7 +228,7 @@ UNPACK_INLINE void run_256(int64_t n, float *s, int64_t ld_s, const char *x, int
 #define RUN(name, n_block, y_head, call, ...) \
     static void run_##name(CPU_GEMM_ARGS) { \
         const char *y = vy; \
-        for (int c = 0; c < ny; c += NC, y += TILE_SIZE(n, n_block, y_head)) { \
+        for (int c = 0; c < ny; c += NC, y += Y_TILE(n_block, y_head)) { \
             const int nc = min_int(ny - c, NC); \
             if (nc > FEW) { \
                 call(n, s + c * ld_s, ld_s, vx, nx, y, nc, __VA_ARGS__, false); \
@@ -271,7 +272,7 @@ UNPACK_INLINE int32x4_t fold4(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d
                 row[r] = (const void *) (x + (size_t) (g + r) * bx); \
             } \
             const char *at = y; \
-            for (int64_t i = 0; i < n / 32; i++, at += (Y_HEAD_32(0) + LINES(32)) * Y_LINE) { \
+            for (int64_t i = 0; i < n / 32; i++, at += Y_PANEL(32, Y_HEAD_32(0))) { \
                 const float32x4_t d_x = scales_##type(row[0], row[1], row[2], row[3]); \
                 const int8x16_t lo = s8_at(at + Y_LINE), hi = s8_at(at + Y_LINE + NC * Y_WIDTH); \
                 int32x4_t t[GROUP]; \
@@ -296,7 +297,7 @@ ONE_COLUMN(mxfp4)
     static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
         const float base[4] = {BASE, BASE, BASE, BASE}; \
         const char *y = vy; \
-        for (; ny > FEW; ny -= NC, y += TILE_SIZE(n, 32, Y_HEAD_32(0)), s += NC * ld_s) { \
+        for (; ny > FEW; ny -= NC, y += Y_TILE(32, Y_HEAD_32(0)), s += NC * ld_s) { \
             float32x4_t sum[MR]; \
             four_##type(n, vx, bx, y, base, sum); \
             four_##type(n, (const char *) vx + 4 * bx, bx, y, base, sum + 4); \
@@ -465,7 +466,6 @@ UNPACK_INLINE void one_column_256(
 typedef void (*rows_unpack_t)(struct rows_block *to, const void *const *blocks);
 #define ROWS_256(name, n_runs, has_min) \
     static __attribute__((noinline)) void rows_##name(CPU_GEMM_ROWS_ARGS, rows_unpack_t unpack, size_t x_size) { \
-        const size_t tile_size = TILE_SIZE(n, QK_K, Y_HEAD_256(n_runs, has_min)); \
         float32x4_t sum[NR / NC][MR], one[MR / GROUP]; \
         memset(sum, 0, sizeof sum); \
         memset(one, 0, sizeof one); \
@@ -474,11 +474,11 @@ typedef void (*rows_unpack_t)(struct rows_block *to, const void *const *blocks);
             for (int r = 0; r < GROUP; r++) { \
                 row[r] = (const char *) vx + (size_t) (g + r) * bx; \
             } \
-            for (int64_t i = 0; i < n / QK_K; i++, y += (Y_HEAD_256(n_runs, has_min) + LINES(QK_K)) * Y_LINE) { \
+            for (int64_t i = 0; i < n / QK_K; i++, y += Y_PANEL(QK_K, Y_HEAD_256(n_runs, has_min))) { \
                 struct rows_block block; \
                 unpack(&block, (const void *const *) row); \
                 const char *tile = y; \
-                for (int c = 0; c < ny; c += NC, tile += tile_size) { \
+                for (int c = 0; c < ny; c += NC, tile += Y_TILE(QK_K, Y_HEAD_256(n_runs, has_min))) { \
                     if (ny - c > FEW) { \
                         rows_256(sum[c / NC] + g, &block, tile, n_runs, has_min); \
                     } else { \

@@ -174,7 +174,7 @@ UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int 
     for (int64_t i = 0; i < n / 32; i++) {
         add_32(sum, &at, np, nq, has_min);
         at.x += (X_HEAD_32(has_min) + LINES(32)) * X_LINE;
-        at.y[0] += (Y_HEAD_32(has_min) + LINES(32)) * Y_LINE;
+        at.y[0] += Y_PANEL(32, Y_HEAD_32(has_min));
     }
     store(sum, s, ld_s, np, nq, nx, ny);
 }
@@ -188,7 +188,7 @@ UNPACK_INLINE void run_256(
     for (int64_t i = 0; i < n / QK_K; i++) {
         add_256(sum, &at, np, nq, n_runs, has_min);
         at.x += (X_HEAD_256(n_runs, has_min) + LINES(QK_K)) * X_LINE;
-        at.y[0] += (Y_HEAD_256(n_runs, has_min) + LINES(QK_K)) * Y_LINE;
+        at.y[0] += Y_PANEL(QK_K, Y_HEAD_256(n_runs, has_min));
     }
     store(sum, s, ld_s, np, nq, nx, ny);
 }
@@ -196,7 +196,7 @@ UNPACK_INLINE void run_256(
 #define RUN(name, n_block, y_head, call, ...) \
     static void run_##name(CPU_GEMM_ARGS) { \
         const char *y = vy; \
-        for (int c = 0; c < ny; c += NC, y += TILE_SIZE(n, n_block, y_head)) { \
+        for (int c = 0; c < ny; c += NC, y += Y_TILE(n_block, y_head)) { \
             call(n, s + c * ld_s, ld_s, vx, nx, y, min_int(ny - c, NC), __VA_ARGS__); \
         } \
     }
@@ -217,7 +217,7 @@ RUN(k16_min, QK_K, Y_HEAD_256(16, 1), run_256, 16, true)
     const char *row[PX][GROUP]; \
     float32x4_t sum[PX][PN]; \
     char lines[((x_head) + LINES(n_block)) * X_LINE] __attribute__((aligned(64))); \
-    struct block_at at = {lines, {y, y + TILE_SIZE(n, n_block, y_head)}}; \
+    struct block_at at = {lines, {y, y + Y_TILE(n_block, y_head)}}; \
     for (int p = 0; p < np; p++) { \
         row[p][0] = x + (size_t) (2 * p) * bx; \
         row[p][1] = row[p][0] + bx; \
@@ -230,8 +230,8 @@ RUN(k16_min, QK_K, Y_HEAD_256(16, 1), run_256, 16, true)
             row[p][1] += x_size; \
         } \
         ADD; \
-        at.y[0] += ((y_head) + LINES(n_block)) * Y_LINE; \
-        at.y[1] += ((y_head) + LINES(n_block)) * Y_LINE; \
+        at.y[0] += Y_PANEL(n_block, y_head); \
+        at.y[1] += Y_PANEL(n_block, y_head); \
     } \
     store(sum, s, ld_s, np, nq, 2 * np, ny);
 

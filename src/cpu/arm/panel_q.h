@@ -2,10 +2,10 @@
 // panel_q.h: packs quantised rows (x) and float columns (y) into panels, for products with several columns (gemm_q__*.c). Rows are
 // unpacked once for all columns. Elements are bytes, in the order in which the tier multiplies them.
 //
-// A panel of x holds MR rows. A panel of y consists of NR / NC tiles of NC columns. With few columns, only the first tiles are
-// packed and multiplied. Panels and tiles consist of lines. A line of x has 16 bytes for each group of GROUP rows: STEP bytes or
-// one number of each row. A line of y has STEP bytes or one number of each column. Run: 16 or 32 elements with a common scale. The
-// lines of a block ([..]?: only for formats with minima):
+// A panel of x holds MR rows. A panel of y holds NR columns: a block of each of NR / NC tiles of NC columns, then the next block of
+// each tile. With few columns, only the first tiles are packed and multiplied. Blocks consist of lines. A line of x has 16 bytes
+// for each group of GROUP rows: STEP bytes or one number of each row. A line of y has STEP bytes or one number of each column. Run:
+// 16 or 32 elements with a common scale. The lines of a block ([..]?: only for formats with minima):
 //   blocks of 32:  x: [scale] [minimum]? [bytes: LINES(32) lines]
 //                  y: [scale] [sum]? [bytes: LINES(32) lines]
 //   blocks of 256: x: [d] [dmin]? [minima as bytes: LINES(n_runs) lines]? [scales as int32: a line per run] [bytes: LINES(256)]
@@ -77,13 +77,15 @@ UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q, const int n, const 
     }
 }
 
-#define TILE_SIZE(n, n_block, y_head) ((size_t) ((n) / (n_block)) * (size_t) (((y_head) + LINES(n_block)) * Y_LINE))
+// Bytes of a block of a tile and of a panel of y.
+#define Y_TILE(n_block, y_head) (((y_head) + LINES(n_block)) * Y_LINE)
+#define Y_PANEL(n_block, y_head) (NR / NC * Y_TILE(n_block, y_head))
 
 // Defines pack_y_<y>, which calls column(n, tile, c, from, width) for each column of the tiles that have columns.
 #define PACK_Y(y_type, n_block, y_head, column) \
     static void pack_y_##y_type(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \
         for (int c = 0; c < ny || c % NC != 0; c++) { \
-            char *tile = (char *) panel + (size_t) (c / NC) * TILE_SIZE(n, n_block, y_head); \
+            char *tile = (char *) panel + c / NC * Y_TILE(n_block, y_head); \
             const float *from = y[c < ny ? c : 0]; \
             if (ny - c / NC * NC > FEW) { \
                 column(n, tile, c % NC, from, STEP); \
@@ -94,7 +96,7 @@ UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q, const int n, const 
     }
 
 UNPACK_INLINE void y_column_q8_0(int64_t n, char *to, int c, const float *from, const int width) {
-    for (int64_t i = 0; i < n; i += 32, to += (Y_HEAD_32(0) + LINES(32)) * Y_LINE) {
+    for (int64_t i = 0; i < n; i += 32, to += Y_PANEL(32, Y_HEAD_32(0))) {
         block_q8_0 b;
         block_q8_0_of(from + i, &b);
         y_number(to, c, f16_as_float(&b.d));
@@ -104,7 +106,7 @@ UNPACK_INLINE void y_column_q8_0(int64_t n, char *to, int c, const float *from, 
 PACK_Y(q8_0, 32, Y_HEAD_32(0), y_column_q8_0)
 
 UNPACK_INLINE void y_column_q8_1(int64_t n, char *to, int c, const float *from, const int width) {
-    for (int64_t i = 0; i < n; i += 32, to += (Y_HEAD_32(1) + LINES(32)) * Y_LINE) {
+    for (int64_t i = 0; i < n; i += 32, to += Y_PANEL(32, Y_HEAD_32(1))) {
         block_q8_1 b;
         block_q8_1_of(from + i, &b);
         y_number(to, c, f16_as_float(&b.d));
@@ -116,7 +118,7 @@ PACK_Y(q8_1, 32, Y_HEAD_32(1), y_column_q8_1)
 
 // n_sums: runs with sums in the panel: 0, 8 or 16.
 UNPACK_INLINE void y_column_q8_K(int64_t n, char *to, int c, const float *from, const int n_sums, const int width) {
-    for (int64_t i = 0; i < n; i += QK_K, to += (Y_HEAD_256(n_sums, n_sums > 0) + LINES(QK_K)) * Y_LINE) {
+    for (int64_t i = 0; i < n; i += QK_K, to += Y_PANEL(QK_K, Y_HEAD_256(n_sums, n_sums > 0))) {
         block_q8_K b;
         int8_t hi[16], lo[16];
         block_q8_K_of(from + i, &b);
@@ -329,7 +331,7 @@ PACK_X(iq4_xs, QK_K, X_HEAD_256(8, 0))
 // Below least columns, other kernels are faster. rows: kernel for unpacked rows and at most `most` columns.
 #define GEMM_Q_ROW(TYPE, type, y, run, n_block, x_head, y_head, rows, least, most) \
     k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##run, MR, NR, least, n_block, \
-        ((x_head) + LINES(n_block)) * X_LINE, NR / NC * ((y_head) + LINES(n_block)) * Y_LINE, 0, 0, {rows, n_block, most}};
+        ((x_head) + LINES(n_block)) * X_LINE, Y_PANEL(n_block, y_head), 0, 0, {rows, n_block, most}};
 #define GEMM_Q_32(TYPE, type, rows, least, most) \
     GEMM_Q_ROW(TYPE, type, q8_0, q32, 32, X_HEAD_32(0), Y_HEAD_32(0), rows, least, most)
 #define GEMM_Q_32_MIN(TYPE, type, rows, least, most) \

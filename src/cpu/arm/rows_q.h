@@ -142,7 +142,7 @@
     ROWS_DOT(t0, t1, t2, t3, 9, 4, 5, 6, 7, 1) \
     ROWS_ADD(22, p2, py) ROWS_ADD(23, p3, py) \
     ROWS_DOT(t0, t1, t2, t3, 10, 4, 5, 6, 7, 2) \
-    "add %[y], %[y], #144\n\t" \
+    "add %[y], %[y], %[y_size]\n\t" \
     ROWS_DOT(t0, t1, t2, t3, 11, 4, 5, 6, 7, 3) \
     TYPE##_HIGH
 
@@ -174,7 +174,8 @@
             : [y] "+&r"(y), [at] "+&r"(at), [next] "+&r"(next), [d0] "=&r"(d0), [d1] "=&r"(d1), [d2] "=&r"(d2), [d3] "=&r"(d3) \
             : [r0] "r"(r0), [r1] "r"(r1), [r2] "r"(r2), [r3] "r"(r3), [base] "r"(base), [out] "r"(out), \
               [end] "r"((size_t) n / 32 * sizeof(block_##type)), \
-              [n_blocks] "r"(n / 32), [table] "r"(numbers), [powers] "r"(table_powers) \
+              [n_blocks] "r"(n / 32), [table] "r"(numbers), [powers] "r"(table_powers), \
+              [y_size] "I"(Y_PANEL(32, Y_HEAD_32(0))) \
             : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", \
               "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", \
               "v31"); \
