@@ -9,7 +9,7 @@
 //      as single tokens.
 //   2. Per query, a task keeps the largest score m, the sum s of exp(score - m), and the sum of exp(score - m) v.
 //   3. The sums of the spans of a part are joined in the order of the spans.
-// The spans of a part depend on the number of groups and on the number of keys of the part only. So the result of a part does not
+// The spans of a part depend on the number of heads and on the number of keys of the part only. So the result of a part does not
 // depend on the number of tasks, the number of sequences, the size of the cache or the places of the keys in it. Sums are f32.
 // Queries are rounded to the vec_dot_type of k's type.
 
@@ -30,9 +30,9 @@
 #define K_ROWS 64      // keys per tile, bits of a word of a key set
 #define SPAN_MIN 256   // a part has at most one span per SPAN_MIN keys (rounded up)
 #define N_SPANS 32     // maximum spans of all groups of one token
-#define N_ITEMS 128    // maximum spans of an op that are divided among tasks
+#define N_FULL 16      // maximum spans of an op that are divided among tasks if its units are full
 #define PART_SLACK 32  // see rows_fit
-#define AHEAD_ROWS 32  // rows of v that are prefetched together
+#define STEP_ROWS 32   // rows of k or v that a task without panels holds at a time
 #define HIDDEN 0xfc00  // -inf as f16
 
 struct attn {
@@ -41,11 +41,12 @@ struct attn {
     const struct cpu_gemm *g; // kernel for panels; NULL: dot products
     float scale, softcap, max_bias;
     int64_t d_k, d_v, n_kv;
-    int64_t q_rows;            // queries per unit
+    int64_t q_rows;            // maximum queries per unit
     int64_t n_heads;           // heads of q per group; 1 if k and v have different numbers of heads
     int64_t n_groups;          // groups per sequence
     bool is_apart;             // a unit has the queries of one token
     int64_t n_blocks, n_units; // units per group and sequence; units in total
+    int64_t max_sums;          // queries of N_FULL full units: maximum sums that tasks compute before they are joined
     int64_t n_spans;           // maximum spans per part
     int64_t n_words;           // words of a key set
     size_t q_size;             // bytes of a query in the vec_dot_type of k's type
@@ -53,6 +54,11 @@ struct attn {
 
 static enum ggml_type dot_type(const struct attn *a) {
     return cpu_kernels_portable.traits[a->k->type].vec_dot_type;
+}
+
+// Returns the maximum number of spans of n keys.
+static int64_t spans_of(int64_t n) {
+    return max_i64(1, (n + SPAN_MIN - 1) / SPAN_MIN);
 }
 
 // is_apart: tokens see different keys, so a unit has the queries of one token.
@@ -76,16 +82,19 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     if (!k->is_invariant && k->gemm[GGML_TYPE_F32].run != NULL && a.n_heads * a.q->ne[1] >= Q_MANY) {
         a.g = &k->gemm[GGML_TYPE_F32];
     }
-    a.q_rows = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
+    const int64_t n_queries = a.n_heads * a.q->ne[1], full = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
+    a.max_sums = N_FULL * full;
+    a.q_rows = clamp_i64(n_queries, 1, full);
     a.is_apart = is_apart && a.n_heads < a.q_rows;
     if (a.is_apart) {
         a.q_rows = a.n_heads;
     }
-    a.n_blocks = (a.n_heads * a.q->ne[1] + a.q_rows - 1) / a.q_rows;
+    a.n_blocks = (n_queries + a.q_rows - 1) / a.q_rows;
     a.n_units = a.n_groups * a.q->ne[3] * a.n_blocks;
     a.q_size = ggml_row_size(dot_type(&a), a.d_k);
     a.n_words = a.mask != NULL ? (a.n_kv + K_ROWS - 1) / K_ROWS : 0;
-    a.n_spans = max_i64(1, min_i64(N_SPANS / max_i64(1, a.n_groups), (a.n_kv + SPAN_MIN - 1) / SPAN_MIN));
+    const int64_t max_spans = min_i64(N_SPANS / max_i64(1, a.n_groups), a.max_sums / max_i64(1, a.q->ne[2]));
+    a.n_spans = clamp_i64(max_spans, 1, spans_of(a.n_kv));
     if (a.softcap != 0.0f) {
         a.scale /= a.softcap;
     }
@@ -119,7 +128,7 @@ static bool attn_supports(const struct ggml_tensor *op) {
 
 // True if the spans of a part are divided among tasks. Otherwise, one task computes all spans of a unit.
 static bool spans_are_shared(const struct attn *a, int n_tasks) {
-    return n_tasks > 1 && a->n_spans > 1 && a->n_units * a->n_spans <= N_ITEMS;
+    return n_tasks > 1 && a->n_spans > 1 && a->n_units * a->n_spans * a->q_rows <= a->max_sums;
 }
 
 static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
@@ -130,22 +139,15 @@ static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
 
 // ---- work memory ----
 
-// Floats of the sums of one span of a unit: [sum of exp(score - m) v: q_rows * d_v][m: q_rows][s: q_rows].
-static int64_t sums_floats(const struct attn *a) {
-    return (int64_t) cpu_scratch_floats(a->q_rows * (a->d_v + 2));
-}
-
-// Memory of a task after the sums of two spans: offsets in floats. The scores, [q_rows][K_ROWS], are at offset 0.
+// Memory of a task: offsets in floats. The sums of a span of a unit are at offset 0. Values of which only one is in use at a time
+// share memory.
 struct layout {
-    int64_t rows;     // rows of q, k or v as floats
-    int64_t gathered; // rows of k that are not equally spaced in the cache
-    int64_t queries;  // in vec_dot_type
+    int64_t scores;   // [q_rows][K_ROWS]; also the floats of the sums in complete cache lines
+    int64_t rows;     // rows of q, k or v as floats; rows of k that are not equally spaced in the cache; with panels: product
+    int64_t queries;  // in vec_dot_type; with panels: packed as columns
     int64_t sets;     // two key sets
-    int64_t columns;  // panels of columns: queries
-    int64_t keys;     // panels of rows: the keys of a tile
-    int64_t values;   // panels of rows: v transposed
+    int64_t panels;   // panels of rows: the keys of a tile, or v transposed
     int64_t weights;  // panels of columns: weights, one column per query
-    int64_t product;  // [q_rows][d_v]
     int64_t x_k, x_v; // floats of one panel of rows: keys, values
     int64_t y_k, y_v; // floats of one panel of columns: queries, weights
     int64_t end;      // floats of the memory
@@ -156,58 +158,63 @@ static int64_t floats_of(size_t size) {
     return (int64_t) (cpu_gemm_lines(size) / sizeof(float));
 }
 
+// Floats of the sums of one span of a unit: [sum of exp(score - m) v: q_rows * d_v][m: q_rows][s: q_rows].
+static int64_t sums_floats(const struct attn *a) {
+    return a->q_rows * (a->d_v + 2);
+}
+
 static struct layout layout_of(const struct attn *a) {
     const struct cpu_gemm *g = a->g;
     const int64_t d = max_i64(a->d_k, a->d_v);
-    struct layout r = {.rows = a->q_rows * K_ROWS};
-    r.gathered = r.rows + (int64_t) cpu_scratch_floats(K_ROWS * d);
-    r.queries = r.gathered + floats_of(ggml_row_size(a->k->type, a->d_k) * K_ROWS);
+    struct layout r = {.scores = (int64_t) cpu_scratch_floats(sums_floats(a))};
+    r.rows = r.scores + a->q_rows * K_ROWS;
+    r.queries = r.rows + (int64_t) cpu_scratch_floats((g != NULL ? K_ROWS : STEP_ROWS) * d);
     r.sets = r.queries + floats_of(a->q_size * (size_t) a->q_rows);
-    r.end = r.sets + floats_of((size_t) a->n_words * 2 * sizeof(uint64_t));
     if (g == NULL) {
+        r.end = r.sets + floats_of((size_t) a->n_words * 2 * sizeof(uint64_t));
         return r;
     }
-    r.columns = r.end;
+    const int64_t n_columns = (a->q_rows + g->nr - 1) / g->nr;
     r.x_k = (int64_t) (cpu_gemm_x_size(g, a->d_k) / sizeof(float));
     r.x_v = (int64_t) (cpu_gemm_x_size(g, K_ROWS) / sizeof(float));
     r.y_k = (int64_t) (cpu_gemm_y_size(g, a->d_k) / sizeof(float));
     r.y_v = (int64_t) (cpu_gemm_y_size(g, K_ROWS) / sizeof(float));
-    r.keys = r.columns + r.y_k * ((a->q_rows + g->nr - 1) / g->nr);
-    r.values = r.keys + r.x_k * ((K_ROWS + g->mr - 1) / g->mr);
-    r.weights = r.values + r.x_v * ((a->d_v + g->mr - 1) / g->mr);
-    r.product = r.weights + r.y_v * ((a->q_rows + g->nr - 1) / g->nr);
-    r.end = r.product + (int64_t) cpu_scratch_floats(a->q_rows * a->d_v);
+    r.sets = max_i64(r.sets, r.queries + r.y_k * n_columns);
+    r.panels = r.sets + floats_of((size_t) a->n_words * 2 * sizeof(uint64_t));
+    r.weights = r.panels + max_i64(r.x_k * ((K_ROWS + g->mr - 1) / g->mr), r.x_v * ((a->d_v + g->mr - 1) / g->mr));
+    r.end = r.weights + r.y_v * n_columns;
     return r;
 }
 
-static int64_t task_floats(const struct attn *a) {
-    return 2 * sums_floats(a) + layout_of(a).end;
-}
-
-static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor *op, int n_tasks) {
-    int64_t most = 0;
-    for (int is_apart = 0; is_apart < 2; is_apart++) {
-        const struct attn a = attn_of(k, op, is_apart != 0);
-        const int64_t joined = spans_are_shared(&a, n_tasks) ? a.n_units * a.n_spans * sums_floats(&a) : 0;
-        most = max_i64(most, joined + task_floats(&a) * n_tasks);
+// Work memory: the memory of each task, and then either the sums of all spans, if these are divided among tasks, or sums of a
+// second span per task. is_bound: a smaller op may divide its spans if this op does not.
+static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor *op, int n_tasks, bool is_bound) {
+    struct attn a = attn_of(k, op, false); // a unit with the queries of one token requires less
+    if (is_bound) {
+        a.n_spans = min_i64(N_SPANS, spans_of(a.n_kv));
     }
-    return (size_t) most * sizeof(float);
+    int64_t joined = 0;
+    if (n_tasks > 1 && (is_bound || ggml_nrows(a.q) * a.n_spans <= a.max_sums)) {
+        joined = min_i64(a.n_units * a.n_spans * a.q_rows, a.max_sums) * (a.d_v + 2);
+    }
+    const struct layout r = layout_of(&a);
+    const int64_t after = a.n_spans > 1 ? max_i64(joined, r.scores * n_tasks) : 0;
+    return (size_t) (r.end * n_tasks + after) * sizeof(float);
 }
 
-// Suffices for the best kernels and for the portable kernels.
+static size_t work_size_of(const struct ggml_tensor *op, int n_tasks, bool is_bound) {
+    const size_t best = work_size_by(&cpu_kernels_best, op, n_tasks, is_bound);
+    const size_t plain = work_size_by(&cpu_kernels_portable, op, n_tasks, is_bound);
+    return max_size(max_size(best, plain), work_size_by(&cpu_kernels_invariant, op, n_tasks, is_bound));
+}
+
 static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
-    const size_t best = work_size_by(&cpu_kernels_best, op, n_tasks), plain = work_size_by(&cpu_kernels_portable, op, n_tasks);
-    return max_size(best, plain);
+    return work_size_of(op, n_tasks, false);
 }
 
-// An op with fewer queries or groups may divide its spans among tasks, have more spans, or use no panels. The bound covers this.
+// An op with fewer queries or groups may divide its spans among tasks, have more spans, or use no panels.
 static size_t attn_work_bound(const struct ggml_tensor *op, int n_tasks) {
-    const struct attn best = attn_of(&cpu_kernels_best, op, false), plain = attn_of(&cpu_kernels_portable, op, false);
-    const int64_t n_spans = (best.n_kv + SPAN_MIN - 1) / SPAN_MIN;
-    const int64_t n_items = min_i64(ggml_nrows(best.q) * min_i64(n_spans, N_SPANS), N_ITEMS);
-    const int64_t joined = n_tasks > 1 && n_spans > 1 ? n_items * max_i64(sums_floats(&best), sums_floats(&plain)) : 0;
-    const int64_t own = max_i64(task_floats(&best), task_floats(&plain));
-    return (size_t) (joined + own * n_tasks) * sizeof(float);
+    return work_size_of(op, n_tasks, true);
 }
 
 struct sums {
@@ -273,12 +280,18 @@ struct part {
     const uint64_t *words; // the keys as a set: bit i of word w is key 64 w + i; NULL: all keys
 };
 
-// The key set of the last scanned mask row, and a second set for the union of the rows of a part.
+// The key set of the last scanned mask row, and a second set for the union of the rows of a part. A task keeps them for all of its
+// units, because the heads of a token often share a row.
 struct sets {
     const char *row; // NULL: no row was scanned
     int64_t n_row;   // keys in of_row
-    uint64_t *of_row, *of_part;
+    uint64_t *of_row, *of_union;
 };
+
+static struct sets sets_at(const struct attn *a, const struct layout *r) {
+    uint64_t *words = (uint64_t *) (void *) (r->own + r->sets);
+    return (struct sets){.of_row = words, .of_union = words + a->n_words};
+}
 
 // Returns the keys that n <= K_ROWS elements of a mask row do not hide, as bits.
 static uint64_t word_scan(const uint16_t *mask_f16, int n) {
@@ -361,12 +374,9 @@ static struct part part_at(const struct attn *a, const struct unit *u, int j, st
     if (last != sets->row) {
         row_scan(a, last, sets);
     }
-    uint64_t *set = sets->of_row;
     int64_t n_rows = 1, n_seen = sets->n_row;
     part.n_keys = sets->n_row;
-    sets->of_row = sets->of_part;
-    sets->of_part = set;
-    sets->row = NULL;
+    part.words = sets->of_row;
     for (part.n = 1; j + part.n < u->n; part.n++) {
         const char *row = mask_row(a, u, j + part.n);
         if (row == last) {
@@ -375,20 +385,23 @@ static struct part part_at(const struct attn *a, const struct unit *u, int j, st
         if (a->table->is_invariant) { // the keys of a part are those of one token
             break;
         }
+        if (n_rows++ == 1) {
+            uint64_t *first = sets->of_row;
+            sets->of_row = sets->of_union;
+            sets->of_union = first;
+        }
         row_scan(a, row, sets);
-        const int64_t n_union = union_size(a->n_words, set, sets->of_row);
-        n_rows++;
+        const int64_t n_union = union_size(a->n_words, sets->of_union, sets->of_row);
         n_seen += sets->n_row;
         if (!rows_fit(n_rows, n_seen, n_union)) {
             break;
         }
         for (int64_t w = 0; w < a->n_words; w++) {
-            set[w] |= sets->of_row[w];
+            sets->of_union[w] |= sets->of_row[w];
         }
         part.n_keys = n_union;
         last = row;
     }
-    part.words = set;
     return part;
 }
 
@@ -543,58 +556,60 @@ static void rows_prefetch(const struct side *side, const struct tile *tile, int 
     }
 }
 
-// Returns the rows of a tile as floats, and prefetches the rows of tile `later` of the other side. The result may point to the
-// tensor or to buf.
-static struct rows rows_load(const struct attn *a, const struct side *side, const struct tile *tile, const struct side *other,
-    const struct tile *later, float *buf) {
+// Returns rows i .. i+n-1 of a tile as floats, and prefetches these rows of tile `later` of the other side. The result may point
+// to the tensor or to buf.
+static struct rows rows_load(const struct attn *a, const struct side *side, const struct tile *tile, int i, int n,
+    const struct side *other, const struct tile *later, float *buf) {
     const struct ggml_tensor *t = side->t;
     if (cpu_is_f32_dense(t) && t->nb[1] % sizeof(float) == 0 && tile->step > 0) {
-        const char *first = side->head + (size_t) tile->first * t->nb[1];
-        rows_prefetch(other, later, 0, K_ROWS);
+        const char *first = side->head + (size_t) tile_key(tile, i) * t->nb[1];
+        rows_prefetch(other, later, i, n);
         return (struct rows){(const float *) (const void *) first, tile->step * (int64_t) (t->nb[1] / sizeof(float))};
     }
     const int64_t d = t->ne[0];
-    for (int i = 0; i < tile->n; i++) {
+    float *to = buf;
+    for (const int end = i + n; i < end; i++, to += d) {
         rows_prefetch(other, later, i, 1);
-        const float *row = cpu_row_load(a->table, t, side->head + (size_t) tile_key(tile, i) * t->nb[1], 0, d, buf + i * d);
-        if (row != buf + i * d) {
-            memcpy(buf + i * d, row, (size_t) d * sizeof *row);
+        const float *row = cpu_row_load(a->table, t, side->head + (size_t) tile_key(tile, i) * t->nb[1], 0, d, to);
+        if (row != to) {
+            memcpy(to, row, (size_t) d * sizeof *row);
         }
     }
     return (struct rows){buf, d};
 }
 
-static const char *query_at(const struct attn *a, const struct unit *u, int j) {
-    return cpu_row_at(a->q, unit_token(a, u, j), unit_head(a, u, j), u->seq);
+// Rounds query j of a unit to the vec_dot_type of k's type.
+static void query_load(const struct attn *a, const struct unit *u, int j, float *buf, void *to) {
+    const char *at = cpu_row_at(a->q, unit_token(a, u, j), unit_head(a, u, j), u->seq);
+    a->table->traits[dot_type(a)].from_float(cpu_row_load(a->table, a->q, at, 0, a->d_k, buf), to, a->d_k);
 }
 
-// Rounds the queries of a part to the vec_dot_type of k's type.
 static void queries_load(const struct attn *a, const struct unit *u, const struct part *part, const struct layout *r) {
     char *to = (char *) (r->own + r->queries);
     for (int j = 0; j < part->n; j++, to += a->q_size) {
-        const float *row = cpu_row_load(a->table, a->q, query_at(a, u, part->first + j), 0, a->d_k, r->own + r->rows);
-        a->table->traits[dot_type(a)].from_float(row, to, a->d_k);
+        query_load(a, u, part->first + j, r->own + r->rows, to);
     }
 }
 
 // ---- panels ----
 
-// Packs the rounded queries.
-static void queries_pack(const struct attn *a, const struct part *part, const struct layout *r) {
+// Rounds and packs the queries of a part.
+static void queries_pack(const struct attn *a, const struct unit *u, const struct part *part, const struct layout *r) {
     const struct cpu_gemm *g = a->g;
     const enum ggml_type type = dot_type(a);
-    const char *from = (const char *) (r->own + r->queries);
-    float *panel = r->own + r->columns;
+    float *rounded = r->own + r->panels; // the panels of keys are not in use yet
+    float *panel = r->own + r->queries;
     for (int j = 0; j < part->n; j += g->nr, panel += r->y_k) {
         const int n = min_int(part->n - j, g->nr);
         const float *cols[CPU_GEMM_NR];
-        for (int i = 0; i < n; i++, from += a->q_size) {
+        for (int i = 0; i < n; i++) {
             float *row = r->own + r->rows + i * a->d_k;
             cols[i] = row;
             if (type == GGML_TYPE_F32) {
-                cols[i] = (const float *) (const void *) from;
+                query_load(a, u, part->first + j + i, rounded, row);
             } else {
-                a->table->to_float[type](from, row, a->d_k);
+                query_load(a, u, part->first + j + i, row, rounded);
+                a->table->to_float[type](rounded, row, a->d_k);
             }
         }
         g->pack_y(a->table, a->d_k, panel, cols, n);
@@ -619,13 +634,12 @@ static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld
 
 static void scores_by_panels(const struct attn *a, int n_queries, const struct layout *r, const struct rows *x, int n) {
     const struct cpu_gemm *g = a->g;
-    float *own = r->own;
+    const struct panels keys = {r->own + r->panels, r->x_k, n}, queries = {r->own + r->queries, r->y_k, n_queries};
     for (int i = 0; i < n; i += g->mr) {
-        g->pack_x(a->d_k, own + r->keys + r->x_k * (i / g->mr), x->at + i * x->ld, (size_t) x->ld * sizeof *x->at,
+        g->pack_x(a->d_k, r->own + r->panels + r->x_k * (i / g->mr), x->at + i * x->ld, (size_t) x->ld * sizeof *x->at,
             min_int(n - i, g->mr));
     }
-    panels_run(
-        g, a->d_k, own, K_ROWS, (struct panels){own + r->keys, r->x_k, n}, (struct panels){own + r->columns, r->y_k, n_queries});
+    panels_run(g, a->d_k, r->own + r->scores, K_ROWS, keys, queries);
 }
 
 static bool are_finite(int64_t n, const float *x) {
@@ -646,20 +660,20 @@ static bool values_by_panels(
             return false;
         }
     }
-    float *own = r->own;
-    cpu_gemm_pack_transposed(n, (char *) (own + r->values), (size_t) r->x_v * sizeof(float), g->mr, (const char *) v->at,
-        (size_t) v->ld * sizeof(float), a->d_v);
+    float *values = r->own + r->panels, *weights = r->own + r->weights;
+    cpu_gemm_pack_transposed(
+        n, (char *) values, (size_t) r->x_v * sizeof(float), g->mr, (const char *) v->at, (size_t) v->ld * sizeof(float), a->d_v);
     for (int j = 0; j < n_queries; j += g->nr) {
         const int n_cols = min_int(n_queries - j, g->nr);
         const float *cols[CPU_GEMM_NR];
         for (int i = 0; i < n_cols; i++) {
-            cols[i] = own + (j + i) * K_ROWS;
+            cols[i] = r->own + r->scores + (j + i) * K_ROWS;
         }
-        g->pack_y(a->table, n, own + r->weights + r->y_v * (j / g->nr), cols, n_cols);
+        g->pack_y(a->table, n, weights + r->y_v * (j / g->nr), cols, n_cols);
     }
-    const struct panels x = {own + r->values, r->x_v, a->d_v}, y = {own + r->weights, r->y_v, n_queries};
-    panels_run(g, n, own + r->product, a->d_v, x, y);
-    a->table->add(n_queries * a->d_v, to, to, own + r->product);
+    float *product = r->own + r->rows; // the rows of v are packed
+    panels_run(g, n, product, a->d_v, (struct panels){values, r->x_v, a->d_v}, (struct panels){weights, r->y_v, n_queries});
+    a->table->add(n_queries * a->d_v, to, to, product);
     return true;
 }
 
@@ -684,28 +698,30 @@ static bool uses_panels(const struct attn *a, const struct part *part) {
     return a->g != NULL && part->n >= PART_PANELS;
 }
 
-// Computes the scores of a tile and the queries of a part: [queries][K_ROWS] at r->own. Prefetches the rows of v.
+// Computes the scores of a tile and the queries of a part. Prefetches the rows of v.
 static void tile_scores(
     const struct attn *a, const struct part *part, const struct layout *r, const struct source *from, const struct tile *tile) {
+    float *rows = r->own + r->rows, *scores = r->own + r->scores;
     if (uses_panels(a, part)) {
-        const struct rows x = rows_load(a, &from->k, tile, &from->v, tile, r->own + r->rows);
+        const struct rows x = rows_load(a, &from->k, tile, 0, tile->n, &from->v, tile, rows);
         scores_by_panels(a, part->n, r, &x, tile->n);
         return;
     }
-    const char *keys = from->k.head + (size_t) tile->first * a->k->nb[1];
-    size_t step = (size_t) tile->step * a->k->nb[1];
-    if (tile->step == 0) {
-        char *gathered = (char *) (r->own + r->gathered);
-        keys = gathered;
-        step = ggml_row_size(a->k->type, a->d_k);
-        for (int i = 0; i < tile->n; i++) {
-            memcpy(gathered + (size_t) i * step, from->k.head + (size_t) tile->key[i] * a->k->nb[1], step);
+    const size_t size = ggml_row_size(a->k->type, a->d_k);
+    for (int i = 0; i < tile->n; i += STEP_ROWS) {
+        const int n = min_int(tile->n - i, STEP_ROWS);
+        const char *keys = from->k.head + (size_t) tile_key(tile, i) * a->k->nb[1];
+        size_t step = (size_t) tile->step * a->k->nb[1];
+        if (tile->step == 0) {
+            for (int j = 0; j < n; j++) {
+                memcpy((char *) rows + (size_t) j * size, from->k.head + (size_t) tile->key[i + j] * a->k->nb[1], size);
+            }
+            keys = (const char *) rows;
+            step = size;
         }
-    }
-    for (int i = 0; i < tile->n; i += AHEAD_ROWS) {
-        rows_prefetch(&from->v, tile, i, AHEAD_ROWS);
-        cpu_dots(a->table, a->k->type, a->d_k, r->own + i, K_ROWS, keys + (size_t) i * step, step,
-            min_int(tile->n - i, AHEAD_ROWS), (const char *) (r->own + r->queries), a->q_size, part->n);
+        rows_prefetch(&from->v, tile, i, n);
+        cpu_dots(a->table, a->k->type, a->d_k, scores + i, K_ROWS, keys, step, n, (const char *) (r->own + r->queries), a->q_size,
+            part->n);
     }
 }
 
@@ -718,7 +734,7 @@ static void sums_clear(const struct attn *a, const struct part *part, struct sum
 // Adds a tile to the sums of a part. next: the next tile of the span; without keys at the end.
 static void tile_run(const struct attn *a, const struct unit *u, const struct part *part, const struct layout *r,
     const struct source *from, const struct tile *tile, const struct tile *next, struct sums *t) {
-    float *score = r->own;
+    float *score = r->own + r->scores;
     bool has_scores[Q_PANELS]; // per query: some score is not -inf
     bool any = false;
     struct bias b = {.row = NULL};
@@ -738,17 +754,19 @@ static void tile_run(const struct attn *a, const struct unit *u, const struct pa
             a->table->fill(tile->n, score + j * K_ROWS, 0.0f);
         }
     }
-    if (any) {
-        float *to = t->v + part->first * a->d_v;
-        const struct rows v = rows_load(a, &from->v, tile, &from->k, next, r->own + r->rows);
-        if (!uses_panels(a, part) || !values_by_panels(a, part->n, r, to, &v, tile->n)) {
-            a->table->mix(a->d_v, to, a->d_v, part->n, score, K_ROWS, v.at, v.ld, tile->n);
+    float *to = t->v + part->first * a->d_v;
+    const int step = uses_panels(a, part) ? K_ROWS : STEP_ROWS;
+    for (int i = 0; any && i < tile->n; i += step) {
+        const int n = min_int(tile->n - i, step);
+        const struct rows v = rows_load(a, &from->v, tile, i, n, &from->k, next, r->own + r->rows);
+        if (!uses_panels(a, part) || !values_by_panels(a, part->n, r, to, &v, n)) {
+            a->table->mix(a->d_v, to, a->d_v, part->n, score + i, K_ROWS, v.at, v.ld, n);
         }
     }
 }
 
 static int64_t part_spans(const struct attn *a, const struct part *part) {
-    return clamp_i64((part->n_keys + SPAN_MIN - 1) / SPAN_MIN, 1, a->n_spans);
+    return min_i64(spans_of(part->n_keys), a->n_spans);
 }
 
 // Computes the sums of span i.
@@ -788,29 +806,27 @@ static void sums_join(const struct attn *a, const struct part *part, struct sums
 
 // ---- units ----
 
-// Computes the sums of span `only` of each part of a unit. If `only` is negative, computes and joins all spans. own: memory of the
-// task.
-static void unit_run(const struct attn *a, const struct unit *u, int64_t only, struct sums *t, float *own) {
-    struct sums next = sums_at(a, own);
-    struct layout r = layout_of(a);
-    r.own = own + sums_floats(a);
-    struct sets sets = {.of_row = (uint64_t *) (void *) (r.own + r.sets)};
-    sets.of_part = sets.of_row + a->n_words;
+// Computes the sums of span `only` of each part of a unit. If `only` is negative, computes and joins all spans; `second` has
+// memory for the sums of one span.
+static void unit_run(const struct attn *a, const struct unit *u, int64_t only, const struct layout *r, struct sets *sets,
+    struct sums *t, float *second) {
+    struct sums next = sums_at(a, second);
     for (int j = 0; j < u->n;) {
-        const struct part part = part_at(a, u, j, &sets);
+        const struct part part = part_at(a, u, j, sets);
         j += part.n;
         const int64_t n_spans = part_spans(a, &part);
         if (only >= n_spans) {
             sums_clear(a, &part, t);
             continue;
         }
-        queries_load(a, u, &part, &r);
         if (uses_panels(a, &part)) {
-            queries_pack(a, &part, &r);
+            queries_pack(a, u, &part, r);
+        } else {
+            queries_load(a, u, &part, r);
         }
-        span_run(a, u, &part, &r, max_i64(only, 0), t);
+        span_run(a, u, &part, r, max_i64(only, 0), t);
         for (int64_t i = 1; only < 0 && i < n_spans; i++) {
-            span_run(a, u, &part, &r, i, &next);
+            span_run(a, u, &part, r, i, &next);
             sums_join(a, &part, t, &next);
         }
     }
@@ -830,15 +846,16 @@ static void unit_finish(const struct attn *a, struct ggml_tensor *op, const stru
     }
 }
 
-// Computes all spans of all units, then joins the spans of each unit.
-static void run_spans(const struct cpu_params *p, const struct attn *a, struct ggml_tensor *op) {
-    float *joined = p->work;
-    const int64_t n_each = sums_floats(a), n_items = a->n_units * a->n_spans;
-    float *own = joined + n_items * n_each + task_floats(a) * p->ith;
-    for (int64_t i = cpu_chunk_next(p); i < n_items; i = cpu_chunk_next(p)) {
+// Computes all spans of all units, then joins the spans of each unit. joined: memory for the sums of all spans.
+static void run_spans(
+    const struct cpu_params *p, const struct attn *a, struct ggml_tensor *op, const struct layout *r, float *joined) {
+    const int64_t n_each = sums_floats(a);
+    struct sets sets = sets_at(a, r);
+    for (int64_t i = cpu_chunk_next(p); i < a->n_units * a->n_spans; i = cpu_chunk_next(p)) {
         const struct unit u = unit_of(a, i / a->n_spans);
-        struct sums t = sums_at(a, joined + i * n_each);
-        unit_run(a, &u, i % a->n_spans, &t, own);
+        struct sums t = sums_at(a, r->own);
+        unit_run(a, &u, i % a->n_spans, r, &sets, &t, NULL);
+        memcpy(joined + i * n_each, r->own, (size_t) n_each * sizeof *joined); // tasks that write adjacent sums would be slow
     }
     cpu_barrier(p);
     int64_t i, end;
@@ -846,8 +863,8 @@ static void run_spans(const struct cpu_params *p, const struct attn *a, struct g
         const struct unit u = unit_of(a, i);
         const struct part all = {.n = u.n};
         struct sums t = sums_at(a, joined + i * a->n_spans * n_each);
-        for (int64_t r = 1; r < a->n_spans; r++) {
-            const struct sums other = sums_at(a, joined + (i * a->n_spans + r) * n_each);
+        for (int64_t k = 1; k < a->n_spans; k++) {
+            const struct sums other = sums_at(a, joined + (i * a->n_spans + k) * n_each);
             sums_join(a, &all, &t, &other);
         }
         unit_finish(a, op, &u, &t);
@@ -859,15 +876,18 @@ static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
     if (are_apart(&a)) {
         a = attn_of(p->k, op, true);
     }
+    struct layout r = layout_of(&a);
+    float *after = (float *) p->work + r.end * p->nth; // see work_size_by
+    r.own = (float *) p->work + r.end * p->ith;
     if (spans_are_shared(&a, p->nth)) {
-        run_spans(p, &a, op);
+        run_spans(p, &a, op, &r, after);
         return;
     }
-    float *own = (float *) p->work + task_floats(&a) * p->ith;
+    struct sets sets = sets_at(&a, &r);
     for (int64_t i = cpu_chunk_next(p); i < a.n_units; i = cpu_chunk_next(p)) {
         const struct unit u = unit_of(&a, i);
-        struct sums t = sums_at(&a, own);
-        unit_run(&a, &u, -1, &t, own + sums_floats(&a));
+        struct sums t = sums_at(&a, r.own);
+        unit_run(&a, &u, -1, &r, &sets, &t, after + r.scores * p->ith);
         unit_finish(&a, op, &u, &t);
     }
 }
