@@ -43,7 +43,8 @@ speed() {
 }
 
 printf '%-10s %-7s %-9s %5s %10s %10s %7s %8s\n' model type cache batch ggml berth ratio prompts
-for arch in ${*:-llama}; do
+[ $# -gt 0 ] || set -- llama
+for arch in "$@"; do
     for type in ${TYPES:-q4_K q8_0 q6_K q4_0 iq4_xs f16}; do
         "$work/make-model" "$arch" tiny "$type" "$work/tiny.gguf" && "$work/make-model" "$arch" "${SIZE:-1b}" "$type" "$work/model.gguf" || { failed=1; continue; }
         for cache in ${CACHES:-separate unified}; do
@@ -54,7 +55,7 @@ for arch in ${*:-llama}; do
                 ours=$(speed "$work/berth" "$b" "$cache")
                 [ -n "$ours" ] || { echo "FAILED: $arch $type $cache $b: $(tail -2 "$work/log")"; failed=1; }
                 echo "$arch-${SIZE:-1b} $type $cache $b ${theirs:-0 0} ${ours:-0 0}" |
-                    awk '{printf "%-10s %-7s %-9s %5d %10.1f %10.1f %7.2f %8.2f\n", $1, $2, $3, $4, $6, $8, $6 > 0 ? $8 / $6 : 0, $5 > 0 ? $7 / $5 : 0}'
+                    awk '{printf "%-10s %-7s %-9s %5d %10.1f %10.1f %7.2f %8.2f\n", $1, $2, $3, $4, $6, $8, ($6 > 0 ? $8 / $6 : 0), ($5 > 0 ? $7 / $5 : 0)}'
             done
         done
         rm -f "$work/model.gguf"
