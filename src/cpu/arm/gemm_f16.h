@@ -117,7 +117,7 @@ static void pack_y(CPU_TABLE, int64_t n, void *panel, const float *const *y, int
     const float *rows[NR];
     for (int c = 0; c < NR; c++) {
         rows[c] = y[c < ny ? c : 0];
-        scale[c] = scale_for(column_max(n, rows[c]), LARGEST);
+        scale[c] = c < ny ? scale_for(column_max(n, rows[c]), LARGEST) : scale[0];
         head->unscale[c] = 1.0f / scale[c];
     }
     uint16_t *to = (void *) ((char *) panel + Y_HEAD);
@@ -202,23 +202,22 @@ static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const st
 }
 
 // ---- panels by column: 4 rows by nc columns at a time ----
-// Each f16 sum has FEW_SUM / 8 products. The lanes of up to four columns are added and converted together. The number of columns
-// does not change the result.
+// Each f16 sum has FEW_SUM / 8 products. The lanes of four sums are added and converted together. The number of columns does not
+// change the result. More rows at a time would compete for the same sets of the L1 cache.
 
 #define FEW_ROWS 4
 #define FEW_COLS 4
 #define FEW_SUM 128   // elements of a row per f16 sum
 #define FEW_AHEAD 512 // prefetch distance in bytes
-#define UNROLL _Pragma("GCC unroll 8")
+#define UNROLL _Pragma("GCC unroll 16")
 
-// Adds to sum[r] the products of n elements of row r with the columns at y, `column` elements apart. Lane c: column c.
+// Adds the products of n elements of four rows with nc columns, which are `column` elements apart. Lane i % 4 of sum[i / 4] is for
+// row i / nc and column i % nc.
 static inline __attribute__((always_inline)) void few_add(
     float32x4_t *sum, const uint16_t *const *x, size_t step, const uint16_t *y, int64_t column, int64_t n, const int nc) {
-    float16x8_t t[FEW_ROWS][FEW_COLS], v[FEW_COLS];
-    UNROLL for (int r = 0; r < FEW_ROWS; r++) {
-        UNROLL for (int c = 0; c < FEW_COLS; c++) {
-            t[r][c] = vreinterpretq_f16_s32(vdupq_n_s32(0));
-        }
+    float16x8_t t[FEW_ROWS * FEW_COLS], v[FEW_COLS];
+    UNROLL for (int i = 0; i < FEW_ROWS * nc; i++) {
+        t[i] = vreinterpretq_f16_s32(vdupq_n_s32(0));
     }
     size_t at = 0;
     for (int64_t i = 0; i < n; i += 8, at += step) {
@@ -228,13 +227,13 @@ static inline __attribute__((always_inline)) void few_add(
         UNROLL for (int r = 0; r < FEW_ROWS; r++) {
             const float16x8_t u = f16_at(x[r] + at);
             UNROLL for (int c = 0; c < nc; c++) {
-                t[r][c] = vfmaq_f16(t[r][c], u, v[c]);
+                t[r * nc + c] = vfmaq_f16(t[r * nc + c], u, v[c]);
             }
         }
     }
-    UNROLL for (int r = 0; r < FEW_ROWS; r++) {
-        const float16x8_t two = vpaddq_f16(t[r][0], t[r][1]), all = vpaddq_f16(two, nc > 2 ? vpaddq_f16(t[r][2], t[r][3]) : two);
-        sum[r] = vaddq_f32(sum[r], vpaddq_f32(vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)));
+    UNROLL for (int i = 0; i < FEW_ROWS * nc; i += 4) {
+        const float16x8_t all = vpaddq_f16(vpaddq_f16(t[i], t[i + 1]), vpaddq_f16(t[i + 2], t[i + 3]));
+        sum[i / 4] = vaddq_f32(sum[i / 4], vpaddq_f32(vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)));
     }
 }
 
@@ -243,10 +242,12 @@ static inline __attribute__((always_inline)) void few_rows(
     int64_t n, float *s, const struct x_layout *at, const uint16_t *y, const int nc) {
     const uint16_t *x[FEW_ROWS];
     const int64_t column = padded(n);
-    float32x4_t sum[FEW_ROWS];
+    float32x4_t sum[FEW_COLS];
+    UNROLL for (int c = 0; c < nc; c++) {
+        sum[c] = vdupq_n_f32(0.0f);
+    }
     UNROLL for (int r = 0; r < FEW_ROWS; r++) {
         x[r] = at->x + (size_t) r * at->row;
-        sum[r] = vdupq_n_f32(0.0f);
     }
     for (int64_t i = 0; i < column; i += FEW_SUM) {
         UNROLL for (int r = 0; r < FEW_ROWS; r++) {
@@ -259,10 +260,12 @@ static inline __attribute__((always_inline)) void few_rows(
             x[r] += FEW_SUM / 8 * at->step;
         }
     }
-    UNROLL for (int r = 0; r < FEW_ROWS; r++) {
-        float out[FEW_COLS];
-        vst1q_f32(out, sum[r]);
-        memcpy(s + r * NR, out, (size_t) nc * sizeof *out);
+    float out[FEW_ROWS * FEW_COLS];
+    UNROLL for (int c = 0; c < nc; c++) {
+        vst1q_f32(out + 4 * c, sum[c]);
+    }
+    for (int r = 0; r < FEW_ROWS; r++) {
+        memcpy(s + r * NR, out + r * nc, (size_t) nc * sizeof *out);
     }
 }
 
