@@ -17,23 +17,21 @@
 #include "cpu/arm/unpack.h"
 
 // clang-format off
-#define ROWS_DOT(t0, t1, t2, t3, y, x0, x1, x2, x3, k) \
+// a, b: other instructions, usually a load each. A Neoverse N1 dispatches at most two vector instructions and two loads per cycle,
+// in order, so loads are spread.
+#define ROWS_DOT(t0, t1, t2, t3, y, x0, x1, x2, x3, k, a, b) \
     "sdot v" #t0 ".4s, v" #y ".16b, v" #x0 ".4b[" #k "]\n\t" \
-    "sdot v" #t1 ".4s, v" #y ".16b, v" #x1 ".4b[" #k "]\n\t" \
+    "sdot v" #t1 ".4s, v" #y ".16b, v" #x1 ".4b[" #k "]\n\t" a \
     "sdot v" #t2 ".4s, v" #y ".16b, v" #x2 ".4b[" #k "]\n\t" \
-    "sdot v" #t3 ".4s, v" #y ".16b, v" #x3 ".4b[" #k "]\n\t"
+    "sdot v" #t3 ".4s, v" #y ".16b, v" #x3 ".4b[" #k "]\n\t" b
 // Subtract the large float from sum p of the previous block, scale p by dx and dy, and add p to s.
 #define ROWS_SUB(p) "fsub v" #p ".4s, v" #p ".4s, v28.4s\n\t"
 #define ROWS_MUL(p, dx, r) "fmul v" #p ".4s, v" #p ".4s, v" #dx ".s[" #r "]\n\t"
 #define ROWS_ADD(s, p, dy) "fmla v" #s ".4s, v" #p ".4s, v" #dy ".4s\n\t"
 
-// ROWS_HEADS loads the scales of all rows. ROWS_POWERS replaces exponents of mxfp4 by 16-bit scales. ROWS_JOIN moves the four
+// ROWS_HEAD loads the scale of a row. ROWS_POWERS replaces exponents of mxfp4 by 16-bit scales. ROWS_JOIN moves the four
 // scales to vector dx.
-#define ROWS_HEADS(ldr) \
-    ldr " %w[d0], [%[r0], %[at]]\n\t" \
-    ldr " %w[d1], [%[r1], %[at]]\n\t" \
-    ldr " %w[d2], [%[r2], %[at]]\n\t" \
-    ldr " %w[d3], [%[r3], %[at]]\n\t"
+#define ROWS_HEAD(ldr, r) ldr " %w[d" #r "], [%[r" #r "], %[at]]\n\t"
 #define ROWS_POWERS \
     "ldrh %w[d0], [%[powers], %x[d0], lsl #1]\n\t" \
     "ldrh %w[d1], [%[powers], %x[d1], lsl #1]\n\t" \
@@ -44,7 +42,6 @@
     "orr %x[d2], %x[d2], %x[d3], lsl #16\n\t" \
     "orr %x[d0], %x[d0], %x[d2], lsl #32\n\t" \
     "fmov d" #dx ", %x[d0]\n\t"
-#define ROWS_F16 ROWS_HEADS("ldrh")
 #define ROWS_WIDEN(dx) "fcvtl v" #dx ".4s, v" #dx ".4h\n\t"
 #define ROWS_WIDEN_POWERS(dx) "shll v" #dx ".4s, v" #dx ".4h, #16\n\t"
 
@@ -55,96 +52,90 @@
     "cmp %[at], %[end]\n\t" \
     "csel %[next], %[at], xzr, lo\n\t" \
     "add %[next], %[next], #" head "\n\t"
-#define ROWS_LOAD(v0, v1, v2, v3) \
-    "ldr q" #v0 ", [%[r0], %[next]]\n\t" \
-    "ldr q" #v1 ", [%[r1], %[next]]\n\t" \
-    "ldr q" #v2 ", [%[r2], %[next]]\n\t" \
-    "ldr q" #v3 ", [%[r3], %[next]]\n\t"
+#define ROWS_LOAD(v, r) "ldr q" #v ", [%[r" #r "], %[next]]\n\t"
+#define ROWS_LOAD_4(v0, v1, v2, v3) ROWS_LOAD(v0, 0) ROWS_LOAD(v1, 1) ROWS_LOAD(v2, 2) ROWS_LOAD(v3, 3)
+#define ROWS_Y(v, off) "ldr q" #v ", [%[y], #" #off "]\n\t"
+#define ROWS_BASE(v) "ldr q" #v ", [%[base]]\n\t"
+#define ROWS_PREFETCH(r) "prfm pldl1keep, [%[" #r "], %[d1]]\n\t"
 
+// EXPAND(a, b, c) executes the loads a, b and c between the rows. LOW(v, r) loads the first 16 bytes of the next block of row r.
+// HIGH prepares `next` for the other loads, to v4-v7.
 #define Q8_0_HEAD "2"
-#define Q8_0_SCALES ROWS_F16
+#define Q8_0_SCALE(r) ROWS_HEAD("ldrh", r)
+#define Q8_0_POWERS
 #define Q8_0_WIDEN ROWS_WIDEN
 #define Q8_0_SIZE "34"
 #define Q8_0_INIT
-#define Q8_0_FIRST ROWS_LOAD(0, 1, 2, 3) "add %[next], %[next], #16\n\t" ROWS_LOAD(4, 5, 6, 7)
-#define Q8_0_EXPAND
-#define Q8_0_LOW ROWS_LOAD(0, 1, 2, 3)
-#define Q8_0_HIGH "add %[next], %[next], #16\n\t" ROWS_LOAD(4, 5, 6, 7)
+#define Q8_0_FIRST ROWS_LOAD_4(0, 1, 2, 3) Q8_0_HIGH ROWS_LOAD_4(4, 5, 6, 7)
+#define Q8_0_EXPAND(a, b, c) a b c
+#define Q8_0_LOW ROWS_LOAD
+#define Q8_0_HIGH "add %[next], %[next], #16\n\t"
 
 // Nibbles are loaded to v4-v7 and expanded to v0-v7.
+#define NONE(v, r)
 #define Q4_0_HEAD "2"
-#define Q4_0_SCALES ROWS_F16
+#define Q4_0_SCALE(r) ROWS_HEAD("ldrh", r)
+#define Q4_0_POWERS
 #define Q4_0_WIDEN ROWS_WIDEN
 #define Q4_0_SIZE "18"
 #define Q4_0_INIT "movi v29.16b, #0xf0\n\tmovi v30.16b, #0x88\n\t"
-#define Q4_0_FIRST ROWS_LOAD(4, 5, 6, 7)
+#define Q4_0_FIRST ROWS_LOAD_4(4, 5, 6, 7)
 #define Q4_0_ROW(lo, hi) \
     "eor v" #hi ".16b, v" #hi ".16b, v30.16b\n\t" \
     "shl v" #lo ".16b, v" #hi ".16b, #4\n\t" \
     "and v" #hi ".16b, v" #hi ".16b, v29.16b\n\t"
-#define Q4_0_EXPAND Q4_0_ROW(0, 4) Q4_0_ROW(1, 5) Q4_0_ROW(2, 6) Q4_0_ROW(3, 7)
-#define Q4_0_LOW
-#define Q4_0_HIGH ROWS_LOAD(4, 5, 6, 7)
+#define Q4_0_EXPAND(a, b, c) Q4_0_ROW(0, 4) a Q4_0_ROW(1, 5) b Q4_0_ROW(2, 6) c Q4_0_ROW(3, 7)
+#define Q4_0_LOW NONE
+#define Q4_0_HIGH
 
 #define IQ4_NL_HEAD "2"
-#define IQ4_NL_SCALES ROWS_F16
+#define IQ4_NL_SCALE(r) ROWS_HEAD("ldrh", r)
+#define IQ4_NL_POWERS
 #define IQ4_NL_WIDEN ROWS_WIDEN
 #define IQ4_NL_SIZE "18"
 #define IQ4_NL_INIT "movi v29.16b, #0x0f\n\tldr q31, [%[table]]\n\t"
-#define IQ4_NL_FIRST ROWS_LOAD(4, 5, 6, 7)
+#define IQ4_NL_FIRST ROWS_LOAD_4(4, 5, 6, 7)
 #define IQ4_NL_ROW(lo, hi) \
     "and v" #lo ".16b, v" #hi ".16b, v29.16b\n\t" \
     "ushr v" #hi ".16b, v" #hi ".16b, #4\n\t" \
     "tbl v" #lo ".16b, {v31.16b}, v" #lo ".16b\n\t" \
     "tbl v" #hi ".16b, {v31.16b}, v" #hi ".16b\n\t"
-#define IQ4_NL_EXPAND IQ4_NL_ROW(0, 4) IQ4_NL_ROW(1, 5) IQ4_NL_ROW(2, 6) IQ4_NL_ROW(3, 7)
-#define IQ4_NL_LOW
-#define IQ4_NL_HIGH ROWS_LOAD(4, 5, 6, 7)
+#define IQ4_NL_EXPAND(a, b, c) IQ4_NL_ROW(0, 4) a IQ4_NL_ROW(1, 5) b IQ4_NL_ROW(2, 6) c IQ4_NL_ROW(3, 7)
+#define IQ4_NL_LOW NONE
+#define IQ4_NL_HIGH
 
 #define MXFP4_HEAD "1"
-#define MXFP4_SCALES ROWS_HEADS("ldrb") ROWS_POWERS
+#define MXFP4_SCALE(r) ROWS_HEAD("ldrb", r)
+#define MXFP4_POWERS ROWS_POWERS
 #define MXFP4_WIDEN ROWS_WIDEN_POWERS
 #define MXFP4_SIZE "17"
 #define MXFP4_INIT IQ4_NL_INIT
 #define MXFP4_FIRST IQ4_NL_FIRST
 #define MXFP4_EXPAND IQ4_NL_EXPAND
-#define MXFP4_LOW IQ4_NL_LOW
-#define MXFP4_HIGH IQ4_NL_HIGH
+#define MXFP4_LOW NONE
+#define MXFP4_HIGH
 
-// t0-t3, dx, dy: sums and scales of this block. p0-p3, px, py: those of the previous block. ra, rb: rows to prefetch.
+// t0-t3, dx, dy: sums and scales of this block. p0-p3, px, py: those of the previous block; p0-p3 become the sums of the next
+// block. ra, rb: rows to prefetch.
 #define ROWS_BLOCK(TYPE, ra, rb, t0, t1, t2, t3, dx, dy, p0, p1, p2, p3, px, py) \
-    TYPE##_SCALES ROWS_JOIN(dx) \
-    "ldp q" #dy ", q8, [%[y]]\n\t" \
-    "ldp q9, q10, [%[y], #32]\n\t" \
-    TYPE##_EXPAND \
-    "ldr q" #t0 ", [%[base]]\n\t" \
-    "ldr q" #t1 ", [%[base]]\n\t" \
-    "ldr q" #t2 ", [%[base]]\n\t" \
-    "ldr q" #t3 ", [%[base]]\n\t" \
+    TYPE##_EXPAND(ROWS_Y(8, 16), ROWS_Y(dy, 0), ROWS_Y(9, 32)) \
+    ROWS_DOT(t0, t1, t2, t3, 8, 0, 1, 2, 3, 0, TYPE##_SCALE(0), TYPE##_SCALE(1)) \
+    ROWS_SUB(p0) ROWS_SUB(p1) ROWS_Y(10, 48) ROWS_SUB(p2) ROWS_SUB(p3) ROWS_Y(11, 64) \
+    ROWS_DOT(t0, t1, t2, t3, 9, 0, 1, 2, 3, 1, TYPE##_SCALE(2), TYPE##_SCALE(3)) \
+    TYPE##_POWERS ROWS_JOIN(dx) \
+    ROWS_MUL(p0, px, 0) ROWS_MUL(p1, px, 1) ROWS_Y(8, 80) ROWS_MUL(p2, px, 2) ROWS_MUL(p3, px, 3) ROWS_Y(9, 96) \
     ROWS_NEXT(TYPE##_SIZE, TYPE##_HEAD) \
     "add %[d1], %[at], #" ROWS_AHEAD "\n\t" \
-    "prfm pldl1keep, [%[" #ra "], %[d1]]\n\t" \
-    "prfm pldl1keep, [%[" #rb "], %[d1]]\n\t" \
-    ROWS_DOT(t0, t1, t2, t3, 8, 0, 1, 2, 3, 0) \
-    ROWS_SUB(p0) ROWS_SUB(p1) ROWS_SUB(p2) ROWS_SUB(p3) \
-    "ldr q11, [%[y], #64]\n\t" \
-    ROWS_DOT(t0, t1, t2, t3, 9, 0, 1, 2, 3, 1) \
+    ROWS_DOT(t0, t1, t2, t3, 10, 0, 1, 2, 3, 2, ROWS_PREFETCH(ra), ROWS_PREFETCH(rb)) \
     TYPE##_WIDEN(dx) \
-    ROWS_MUL(p0, px, 0) ROWS_MUL(p1, px, 1) \
-    "ldp q8, q9, [%[y], #80]\n\t" \
-    ROWS_DOT(t0, t1, t2, t3, 10, 0, 1, 2, 3, 2) \
-    ROWS_MUL(p2, px, 2) ROWS_MUL(p3, px, 3) \
-    ROWS_DOT(t0, t1, t2, t3, 11, 0, 1, 2, 3, 3) \
-    TYPE##_LOW \
-    "ldp q10, q11, [%[y], #112]\n\t" \
-    ROWS_DOT(t0, t1, t2, t3, 8, 4, 5, 6, 7, 0) \
-    ROWS_ADD(20, p0, py) ROWS_ADD(21, p1, py) \
-    ROWS_DOT(t0, t1, t2, t3, 9, 4, 5, 6, 7, 1) \
-    ROWS_ADD(22, p2, py) ROWS_ADD(23, p3, py) \
-    ROWS_DOT(t0, t1, t2, t3, 10, 4, 5, 6, 7, 2) \
+    ROWS_DOT(t0, t1, t2, t3, 11, 0, 1, 2, 3, 3, ROWS_Y(10, 112), ) \
+    ROWS_DOT(t0, t1, t2, t3, 8, 4, 5, 6, 7, 0, ROWS_Y(11, 128), TYPE##_LOW(0, 0)) \
+    ROWS_ADD(20, p0, py) ROWS_ADD(21, p1, py) TYPE##_LOW(1, 1) ROWS_ADD(22, p2, py) ROWS_ADD(23, p3, py) TYPE##_LOW(2, 2) \
+    ROWS_DOT(t0, t1, t2, t3, 9, 4, 5, 6, 7, 1, TYPE##_LOW(3, 3) ROWS_BASE(p0), ROWS_BASE(p1)) \
+    TYPE##_HIGH \
     "add %[y], %[y], %[y_size]\n\t" \
-    ROWS_DOT(t0, t1, t2, t3, 11, 4, 5, 6, 7, 3) \
-    TYPE##_HIGH
+    ROWS_DOT(t0, t1, t2, t3, 10, 4, 5, 6, 7, 2, ROWS_BASE(p2), ROWS_BASE(p3)) \
+    ROWS_DOT(t0, t1, t2, t3, 11, 4, 5, 6, 7, 3, ROWS_LOAD(4, 0) ROWS_LOAD(5, 1), ROWS_LOAD(6, 2) ROWS_LOAD(7, 3))
 
 #define ROWS_Q(type, TYPE, numbers) \
     static void four_##type(int64_t n, const char *x, size_t bx, const char *y, const float *base, float32x4_t *out) { \
