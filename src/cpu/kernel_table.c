@@ -75,17 +75,19 @@ static void fill_tiers(struct cpu_kernels *k, const char *last) {
     }
 }
 
-// Each type keeps one method for any number of columns: gemm, otherwise gemv column by column, otherwise vec_dot. Tiles and run_cols
-// are faster, but add in another order than vec_dot and run.
+// Each type keeps one order of additions for any number of columns: that of gemm, otherwise of gemv column by column, otherwise of
+// vec_dot. Tiles and run_cols are faster, but add in another order than vec_dot and run.
 static void fill_invariant(struct cpu_kernels *k) {
     *k = cpu_kernels_best;
     k->is_invariant = true;
     for (int type = 0; type < GGML_TYPE_COUNT; type++) {
         k->tile[type] = (struct cpu_tile){0};
-        k->gemm[type].min_cols = 1;
         k->gemv[type].max_cols = 0;
         k->gemv[type].run_cols = NULL;
-        if (k->gemm[type].run != NULL) {
+        if (k->gemm[type].run != NULL && k->gemv[type].run_invariant != NULL) {
+            k->gemv[type].run = k->gemv[type].run_invariant;
+        } else if (k->gemm[type].run != NULL) {
+            k->gemm[type].min_cols = 1;
             k->gemv[type] = (struct cpu_gemv){0};
         }
     }

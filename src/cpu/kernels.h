@@ -77,6 +77,8 @@ struct cpu_gemv {
     int step;      // elements; a packed column holds n rounded up to a multiple of step
     size_t y_size; // bytes of a packed column per step
     int max_cols;  // with more columns, other kernels are faster; 0: no limit
+    // As run, but gives the bits of the type's gemm.run; NULL: not implemented. For batch invariance.
+    void (*run_invariant)(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y);
 };
 
 #define CPU_MIX_ARGS int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n

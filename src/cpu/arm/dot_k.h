@@ -152,7 +152,23 @@ UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const struct y_a
         } \
         *s = vaddvq_f32(sums); \
     }
+// The four partial sums of a block are added before they are scaled. So the bits of a result are those of gemm_q__*.c.
 #define GEMV_K(type) \
+    static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
+        for (int r = 0; r < nx; r++) { \
+            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const struct y256 *y = vy; \
+            int32x4_t none; \
+            float sum = 0.0f; \
+            for (int64_t i = 0; i < n / QK_K; i++) { \
+                const int32x4_t dots = block_##type##_dot(&x[i], &(struct y_at){y[i].qs, y[i].bsums}, &none); \
+                sum = __builtin_fmaf((float) vaddvq_s32(dots), f16_as_float(&x[i].d) * y[i].d, sum); \
+            } \
+            s[r] = sum; \
+        } \
+    }
+// With minima, that would take longer.
+#define GEMV_K_MIN(type) \
     static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
         for (int r = 0; r < nx; r++) { \
             const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
@@ -172,7 +188,7 @@ DOT_K(q3_K, 0, NO_MIN)
 DOT_K(q6_K, 0, NO_MIN)
 DOT_K(iq4_xs, 0, NO_MIN)
 
-GEMV_K(q2_K)
+GEMV_K_MIN(q2_K)
 GEMV_K(q3_K)
 GEMV_K(q6_K)
 GEMV_K(iq4_xs)
@@ -189,14 +205,14 @@ static void pack_q8_K(CPU_TABLE, int64_t n, void *panel, const float *y) {
 }
 
 void CPU_TIER_FILL(dot_k)(struct cpu_kernels *k) {
-#define ROW(TYPE, type) \
+#define ROW(TYPE, type, invariant) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type; \
-    k->gemv[GGML_TYPE_##TYPE] = \
-        (struct cpu_gemv){.pack_y = pack_q8_K, .run = gemv_##type, .step = QK_K, .y_size = sizeof(struct y256)};
-    ROW(Q2_K, q2_K)
-    ROW(Q3_K, q3_K)
-    ROW(Q6_K, q6_K)
-    ROW(IQ4_XS, iq4_xs)
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
+        .pack_y = pack_q8_K, .run = gemv_##type, .step = QK_K, .y_size = sizeof(struct y256), .run_invariant = invariant};
+    ROW(Q2_K, q2_K, NULL)
+    ROW(Q3_K, q3_K, gemv_q3_K)
+    ROW(Q6_K, q6_K, gemv_q6_K)
+    ROW(IQ4_XS, iq4_xs, gemv_iq4_xs)
 #undef ROW
     k->traits[GGML_TYPE_Q4_K].vec_dot = vec_dot_q4_K;
     k->traits[GGML_TYPE_Q5_K].vec_dot = vec_dot_q5_K;

@@ -145,13 +145,13 @@ UNPACK_INLINE void run_32(
 #define ZERO_BLOCK(p, c) int32x4_t block_sum##p##c = zeros();
 #define ZERO_RUN(p, c) int32x4_t t##p##c = zeros();
 #define ADD_RUN(p, c) block_sum##p##c = vmlaq_s32(block_sum##p##c, t##p##c, scale##p);
-#define ADD_BLOCK(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vcvtq_f32_s32(block_sum##p##c), d_x##p), d_y, c);
+#define ADD_BLOCK(p, c) sum##p##c = vfmaq_f32(sum##p##c, vcvtq_f32_s32(block_sum##p##c), vmulq_laneq_f32(d_x##p, d_y, c));
 // Products of minima with sums of y start with the bits of BASE too. The products of hi are shifted together with BASE, so they start
 // with BASE shifted to the right, which removes zero bits only. The largest sum is 63 * 8 * 32 * 127, below 2^21.
 #define MIN_BASED(p, c) int32x4_t t##p##c = min_base;
 #define MIN_SHIFT(p, c) t##p##c = vshlq_n_s32(t##p##c, 7);
 #define ADD_BLOCK_MIN(p, c) \
-    sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vsubq_f32(vreinterpretq_f32_s32(t##p##c), base), d_x##p), d_y, c);
+    sum##p##c = vfmaq_f32(sum##p##c, vsubq_f32(vreinterpretq_f32_s32(t##p##c), base), vmulq_laneq_f32(d_x##p, d_y, c));
 // Multiply line j of the minima with lane k of the vectors of sums, at c * distance bytes from `sums`.
 #define MIN_LINE(j) const int8x16_t min_x0 = s8_at(mins + (j) *X_LINE), min_x1 = s8_at(mins + (j) *X_LINE + 16);
 #define MIN_SUMS(at, distance) \
@@ -342,8 +342,8 @@ ROWS_RUN(mxfp4, 1.0f)
 #define ROW_MIN_DOT(r, k, j) t##r = vdotq_laneq_s32(t##r, s8(lines[k]), x->mins[r], j);
 #define ROW_MIN_DOTS(k, j) ROW_MIN_DOT(0, k, j) ROW_MIN_DOT(1, k, j) ROW_MIN_DOT(2, k, j) ROW_MIN_DOT(3, k, j)
 #define ROW_MIN_SHIFT(r) t##r = vshlq_n_s32(t##r, 7);
-#define ROW_ADD_MIN(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(t##r), dmin_x, r), d_y);
-#define ROW_ADD_BLOCK(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(block_sum##r), d_x, r), d_y);
+#define ROW_ADD_MIN(r) sum[r] = vfmaq_f32(sum[r], vcvtq_f32_s32(t##r), vmulq_laneq_f32(d_y, dmin_x, r));
+#define ROW_ADD_BLOCK(r) sum[r] = vfmaq_f32(sum[r], vcvtq_f32_s32(block_sum##r), vmulq_laneq_f32(d_y, d_x, r));
 
 // A block of four rows.
 struct rows_block {
@@ -460,9 +460,10 @@ UNPACK_INLINE void one_column_256(
     // Lane r: row r.
     if (has_min) {
         const float32x4_t m = vcvtq_f32_s32(fold4(mins[0], mins[1], mins[2], mins[3]));
-        *sum = vfmaq_laneq_f32(*sum, vmulq_f32(m, x->dmin_x), d_y, 0);
+        *sum = vfmaq_f32(*sum, m, vmulq_laneq_f32(x->dmin_x, d_y, 0));
     }
-    *sum = vfmaq_laneq_f32(*sum, vmulq_f32(vcvtq_f32_s32(fold4(dots[0], dots[1], dots[2], dots[3])), x->d_x), d_y, 0);
+    const float32x4_t d = vmulq_laneq_f32(x->d_x, d_y, 0);
+    *sum = vfmaq_f32(*sum, vcvtq_f32_s32(fold4(dots[0], dots[1], dots[2], dots[3])), d);
 }
 
 // unpack: rows_unpack_<type>. x_size: bytes of a block.

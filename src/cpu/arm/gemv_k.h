@@ -135,6 +135,15 @@ UNPACK_INLINE struct dots dots_q5_K(const struct section *s, const struct fifths
 _Static_assert(offsetof(block_q4_K, qs) == HEAD && offsetof(block_q5_K, qh) == HEAD, "a block's head");
 _Static_assert(offsetof(block_q4_K, scales) == offsetof(block_q5_K, scales), "a block's head");
 
+// Adds a block to the sums. is_invariant: first the minima, then the dots, to the sums in the lower half, as gemm_q__*.c do.
+UNPACK_INLINE float32x4_t add_block(float32x4_t sums, float32x4_t ended, float32x4_t d, const bool is_invariant) {
+    if (!is_invariant) {
+        return vfmaq_f32(sums, ended, d);
+    }
+    const float32x2_t low = vfma_f32(vget_low_f32(sums), vget_high_f32(ended), vget_high_f32(d));
+    return vcombine_f32(vfma_f32(low, vget_low_f32(ended), vget_low_f32(d)), vdup_n_f32(0.0f));
+}
+
 UNPACK_INLINE void store_two(const struct streams *at, float32x4_t sums) {
     const float32x2_t v = vadd_f32(vget_low_f32(sums), vget_high_f32(sums));
     *at->s_a = vget_lane_f32(v, 0);
@@ -142,7 +151,8 @@ UNPACK_INLINE void store_two(const struct streams *at, float32x4_t sums) {
 }
 
 // The pipeline finishes a pair of rows while the next pair begins.
-UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_block *column, const bool is_q5) {
+UNPACK_INLINE void rows_run(
+    int64_t n_blocks, struct streams at, const struct y_block *column, const bool is_q5, const bool is_invariant) {
     const size_t size = is_q5 ? sizeof(block_q5_K) : sizeof(block_q4_K), quants = is_q5 ? offsetof(block_q5_K, qs) : HEAD;
     const int32x4_t zero = vdupq_n_s32(0);
     struct dots dots = {zero, zero, zero, zero};
@@ -174,7 +184,7 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
         block_sum = zero;
         mins = vshlq_n_s32(vdotq_s32(zeros(), h.mins, vld1q_s8(y->sums_hi)), 7);
         SECTION(2, scales_at(h.scales, 0), a + 96, b + 96, y->qs + 192)
-        sums = vfmaq_f32(sums, ended, d);
+        sums = add_block(sums, ended, d, is_invariant);
         if (first) {
             store_two(&previous, sums);
             sums = vdupq_n_f32(0.0f);
@@ -205,19 +215,21 @@ UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_
 #undef SECTION
     block_sum = vmlaq_s32(block_sum, fold(&half, &dots), scales2);
     block_sum = vmlaq_s32(block_sum, fold(&half, &dots), scales3);
-    store_two(&previous, vfmaq_f32(sums, vcvtq_f32_s32(vpaddq_s32(block_sum, mins)), d));
+    store_two(&previous, add_block(sums, vcvtq_f32_s32(vpaddq_s32(block_sum, mins)), d, is_invariant));
 }
 
-#define GEMV(type, is_q5) \
-    static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) { \
+#define GEMV(name, is_q5, is_invariant) \
+    static void gemv_##name(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) { \
         if (n == 0) { \
             memset(s, 0, (size_t) nx * sizeof *s); \
         } else if (nx > 0) { \
-            rows_run(n / QK_K, streams(s, x, bx, nx), y, is_q5); \
+            rows_run(n / QK_K, streams(s, x, bx, nx), y, is_q5, is_invariant); \
         } \
     }
-GEMV(q4_K, false)
-GEMV(q5_K, true)
+GEMV(q4_K, false, false)
+GEMV(q5_K, true, false)
+GEMV(q4_K_invariant, false, true)
+GEMV(q5_K_invariant, true, true)
 
 static void pack_gemv_k(CPU_TABLE, int64_t n, void *panel, const float *y) {
     struct y_block *to = panel;
@@ -235,8 +247,10 @@ static void pack_gemv_k(CPU_TABLE, int64_t n, void *panel, const float *y) {
 }
 
 void CPU_TIER_FILL(gemv_k)(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_Q4_K] =
-        (struct cpu_gemv){.pack_y = pack_gemv_k, .run = gemv_q4_K, .step = QK_K, .y_size = sizeof(struct y_block)};
-    k->gemv[GGML_TYPE_Q5_K] =
-        (struct cpu_gemv){.pack_y = pack_gemv_k, .run = gemv_q5_K, .step = QK_K, .y_size = sizeof(struct y_block)};
+    const struct cpu_gemv gemv = {.pack_y = pack_gemv_k, .step = QK_K, .y_size = sizeof(struct y_block)};
+    k->gemv[GGML_TYPE_Q4_K] = k->gemv[GGML_TYPE_Q5_K] = gemv;
+    k->gemv[GGML_TYPE_Q4_K].run = gemv_q4_K;
+    k->gemv[GGML_TYPE_Q4_K].run_invariant = gemv_q4_K_invariant;
+    k->gemv[GGML_TYPE_Q5_K].run = gemv_q5_K;
+    k->gemv[GGML_TYPE_Q5_K].run_invariant = gemv_q5_K_invariant;
 }
