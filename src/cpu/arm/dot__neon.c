@@ -76,51 +76,66 @@ static void f16_to_f32__neon(const void *restrict vx, float *restrict y, int64_t
 
 // ---- tiles ----
 
-// A full tile is 4 by 4 dot products: 8 loads feed 16 multiply-adds, in 24 of the 32 registers. Other tiles are computed by
-// single dot products.
+// A full tile is 4 by 4 dot products: 8 loads feed 16 multiply-adds, in 24 of the 32 registers. Tiles of f32 with fewer columns use
+// fewer registers. Other tiles are computed by single dot products.
 #define MR 4
 #define NR 4
+#define UNROLL _Pragma("GCC unroll 4")
 
-#define ROW_OF_FOUR(r) \
-    a##r##0 = vfmaq_f32(a##r##0, x##r, y0); \
-    a##r##1 = vfmaq_f32(a##r##1, x##r, y1); \
-    a##r##2 = vfmaq_f32(a##r##2, x##r, y2); \
-    a##r##3 = vfmaq_f32(a##r##3, x##r, y3);
-#define ZEROS(r) float32x4_t a##r##0 = vdupq_n_f32(0), a##r##1 = a##r##0, a##r##2 = a##r##0, a##r##3 = a##r##0;
-#define STORE(c) vst1q_f32(s + c * ld_s, vpaddq_f32(vpaddq_f32(a0##c, a1##c), vpaddq_f32(a2##c, a3##c)));
-
-// Rows of x are bx bytes apart, rows of y by bytes.
+// Rows of x are bx bytes apart, rows of y by bytes. nc: rows of y.
 #define TILE(type, element) \
-    static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, size_t by) { \
+    static inline __attribute__((always_inline)) void tile_##type##_cols( \
+        int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, size_t by, const int nc) { \
         const element *x[MR], *y[NR]; \
-        for (int r = 0; r < 4; r++) { \
+        float32x4_t a[MR][NR], v[NR]; \
+        UNROLL for (int r = 0; r < MR; r++) { \
             x[r] = (const void *) ((const char *) vx + (size_t) r * bx); \
-            y[r] = (const void *) ((const char *) vy + (size_t) r * by); \
+            UNROLL for (int c = 0; c < nc; c++) { \
+                a[r][c] = vdupq_n_f32(0.0f); \
+            } \
         } \
-        ZEROS(0) ZEROS(1) ZEROS(2) ZEROS(3) int64_t i = 0; \
+        UNROLL for (int c = 0; c < nc; c++) { \
+            y[c] = (const void *) ((const char *) vy + (size_t) c * by); \
+        } \
+        int64_t i = 0; \
         for (; i + 4 <= n; i += 4) { \
-            const float32x4_t x0 = load_##type(x[0] + i), x1 = load_##type(x[1] + i), x2 = load_##type(x[2] + i), \
-                              x3 = load_##type(x[3] + i); \
-            const float32x4_t y0 = load_##type(y[0] + i), y1 = load_##type(y[1] + i), y2 = load_##type(y[2] + i), \
-                              y3 = load_##type(y[3] + i); \
-            ROW_OF_FOUR(0) ROW_OF_FOUR(1) ROW_OF_FOUR(2) ROW_OF_FOUR(3) \
+            UNROLL for (int c = 0; c < nc; c++) { \
+                v[c] = load_##type(y[c] + i); \
+            } \
+            UNROLL for (int r = 0; r < MR; r++) { \
+                const float32x4_t u = load_##type(x[r] + i); \
+                UNROLL for (int c = 0; c < nc; c++) { \
+                    a[r][c] = vfmaq_f32(a[r][c], u, v[c]); \
+                } \
+            } \
         } \
-        STORE(0) STORE(1) STORE(2) STORE(3) for (; i < n; i++) { \
-            for (int c = 0; c < NR; c++) { \
+        UNROLL for (int c = 0; c < nc; c++) { \
+            vst1q_f32(s + c * ld_s, vpaddq_f32(vpaddq_f32(a[0][c], a[1][c]), vpaddq_f32(a[2][c], a[3][c]))); \
+        } \
+        for (; i < n; i++) { \
+            for (int c = 0; c < nc; c++) { \
                 for (int r = 0; r < MR; r++) { \
                     s[r + c * ld_s] += one_##type(x[r] + i) * one_##type(y[c] + i); \
                 } \
             } \
         } \
+    } \
+    static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, size_t by) { \
+        tile_##type##_cols(n, s, ld_s, vx, bx, vy, by, NR); \
     }
 TILE(f32, float)
 TILE(f16, uint16_t)
 
 static void tile_f32__neon(CPU_TILE_ARGS) {
-    if (nx == MR && ny == NR) {
-        tile_f32_full(n, s, ld_s, vx, bx, vy, by);
-    } else {
+    if (nx < MR) {
         cpu_tile_by_dot(vec_dot_f32__neon, n, s, ld_s, vx, bx, nx, vy, by, ny);
+        return;
+    }
+    switch (ny) {
+        case 1: tile_f32_cols(n, s, ld_s, vx, bx, vy, by, 1); break;
+        case 2: tile_f32_cols(n, s, ld_s, vx, bx, vy, by, 2); break;
+        case 3: tile_f32_cols(n, s, ld_s, vx, bx, vy, by, 3); break;
+        default: tile_f32_full(n, s, ld_s, vx, bx, vy, by); break;
     }
 }
 

@@ -523,7 +523,7 @@ void cpu_tier_dotprod_gemm_q(struct cpu_kernels *k) {
     GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, 2, 13)
     GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 2, 13)
     GEMM_Q_32(Q5_0, q5_0, NULL, 3, 0)
-    GEMM_Q_32_MIN(Q4_1, q4_1, NULL, 4, 0)
+    GEMM_Q_32_MIN(Q4_1, q4_1, NULL, 3, 0)
     GEMM_Q_32_MIN(Q5_1, q5_1, NULL, 3, 0)
     GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, 4, 8)
     GEMM_Q_256(Q5_K, q5_K, k8_min, k8_min, 8, 1, 3, 8)

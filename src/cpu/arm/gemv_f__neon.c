@@ -12,7 +12,7 @@
 
 #define STEP 16
 #define MAX_COLS 4     // columns per pass
-#define F32_MAX_COLS 3 // with more columns, tiles are faster
+#define F32_MAX_COLS 2 // with more columns, tiles are faster
 
 static void pack__neon(CPU_TABLE, int64_t n, void *panel, const float *y) {
     memcpy(panel, y, (size_t) n * sizeof *y);
