@@ -13,6 +13,7 @@
 struct y256 {
     int8_t qs[256];
     int16_t bsums[16];
+    int32_t minus_sum[4]; // together, minus the sum of qs
     float d, pad[3];
 };
 
@@ -78,5 +79,7 @@ static void pack_q8_K(CPU_TABLE, int64_t n, void *panel, const float *y) {
         memcpy(to[i].qs, b.qs, sizeof b.qs);
         memcpy(to[i].bsums, b.bsums, sizeof b.bsums);
         to[i].d = b.d;
+        const int16x8_t sums = vaddq_s16(vld1q_s16(b.bsums), vld1q_s16(b.bsums + 8));
+        vst1q_s32(to[i].minus_sum, vnegq_s32(vpaddlq_s16(sums)));
     }
 }

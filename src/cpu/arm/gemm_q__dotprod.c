@@ -377,6 +377,22 @@ ROWS_UNPACK(iq4_xs, 8, D_OF, 0)
 ROWS_UNPACK(q3_K, 16, D_OF, 4)
 ROWS_UNPACK(q6_K, 16, D_OF, 32)
 ROWS_UNPACK(q2_K, 16, DMIN_OF, 0)
+#define ROWS_UNPACK_IQ(TYPE, type, n_runs) \
+    static __attribute__((noinline)) void rows_unpack_##type(struct rows_block *restrict to, const void *const *blocks) { \
+        ROW_BLOCKS(type) \
+        struct head head[GROUP]; \
+        for (int r = 0; r < GROUP; r++) { \
+            _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++) { \
+                const struct q32 q = cell_##type(row[r], j); \
+                to->v[r][2 * j] = q.lo; \
+                to->v[r][2 * j + 1] = q.hi; \
+            } \
+            to->scales[r] = head[r].scales = scales_##type(row[r]); \
+        } \
+        x_scales((char *) to->scale, head, n_runs); \
+        to->d_x = to->dmin_x = ds_##type(row[0], row[1], row[2], row[3]); \
+    }
+IQ_FORMATS(ROWS_UNPACK_IQ)
 
 // As run_256, for four unpacked rows and a tile of y.
 UNPACK_INLINE void rows_256(float32x4_t *sum, const struct rows_block *x, const char *y, const int n_runs, const bool has_min) {
@@ -516,6 +532,8 @@ ROWS_K(iq4_xs, k8)
 ROWS_K(q3_K, k16)
 ROWS_K(q6_K, k16)
 ROWS_K(q2_K, k16_min)
+#define ROWS_IQ(TYPE, type, n_runs) ROWS_K(type, k##n_runs)
+IQ_FORMATS(ROWS_IQ)
 
 void cpu_tier_dotprod_gemm_q(struct cpu_kernels *k) {
     GEMM_Q_32(Q8_0, q8_0, rows_q8_0, 2, 33)
@@ -531,4 +549,6 @@ void cpu_tier_dotprod_gemm_q(struct cpu_kernels *k) {
     GEMM_Q_256(Q3_K, q3_K, k, k16, 16, 0, 3, 8)
     GEMM_Q_256(Q6_K, q6_K, k, k16, 16, 0, 3, 8)
     GEMM_Q_256(Q2_K, q2_K, k16_min, k16_min, 16, 1, 3, 8)
+#define GEMM_IQ(TYPE, type, n_runs) GEMM_Q_256(TYPE, type, k, k##n_runs, n_runs, 0, 9, 8)
+    IQ_FORMATS(GEMM_IQ)
 }

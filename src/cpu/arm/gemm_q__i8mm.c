@@ -279,6 +279,8 @@ ROWS_256(k8, 8, false) ROWS_256(k8_min, 8, true) ROWS_256(k16, 16, false) ROWS_2
         rows_##runs(n, s, ld_s, vx, bx, vy, ny, x_block_##type, sizeof(block_##type)); \
     }
     ROWS_K(q4_K, k8_min) ROWS_K(q5_K, k8_min) ROWS_K(iq4_xs, k8) ROWS_K(q3_K, k16) ROWS_K(q6_K, k16) ROWS_K(q2_K, k16_min)
+#define ROWS_IQ(TYPE, type, n_runs) ROWS_K(type, k##n_runs)
+        IQ_FORMATS(ROWS_IQ)
 
 // Limits that follow from counts of vector instructions for two rows and 256 elements, not from measurements. A Neoverse V1
 // executes four of them per cycle.
@@ -290,7 +292,7 @@ ROWS_256(k8, 8, false) ROWS_256(k8_min, 8, true) ROWS_256(k16, 16, false) ROWS_2
 #define MIN_COLS 2
 #define ROWS_MAX_COLS (2 * NR)
 
-        void cpu_tier_i8mm_gemm_q(struct cpu_kernels *k) {
+            void cpu_tier_i8mm_gemm_q(struct cpu_kernels *k) {
     GEMM_Q_32(Q8_0, q8_0, rows_q8_0, MIN_COLS, ROWS_MAX_COLS)
     GEMM_Q_32(Q4_0, q4_0, rows_q4_0, MIN_COLS, ROWS_MAX_COLS)
     GEMM_Q_32(Q5_0, q5_0, rows_q5_0, MIN_COLS, ROWS_MAX_COLS)
@@ -304,4 +306,6 @@ ROWS_256(k8, 8, false) ROWS_256(k8_min, 8, true) ROWS_256(k16, 16, false) ROWS_2
     GEMM_Q_256(Q3_K, q3_K, k, k16, 16, 0, MIN_COLS, ROWS_MAX_COLS)
     GEMM_Q_256(Q6_K, q6_K, k, k16, 16, 0, MIN_COLS, ROWS_MAX_COLS)
     GEMM_Q_256(Q2_K, q2_K, k16_min, k16_min, 16, 1, MIN_COLS, ROWS_MAX_COLS)
+#define GEMM_IQ(TYPE, type, n_runs) GEMM_Q_256(TYPE, type, k, k##n_runs, n_runs, 0, MIN_COLS, ROWS_MAX_COLS)
+    IQ_FORMATS(GEMM_IQ)
 }

@@ -323,6 +323,7 @@ PACK_X(q2_K, QK_K, X_HEAD_256(16, 1))
 PACK_X(q3_K, QK_K, X_HEAD_256(16, 0))
 PACK_X(q6_K, QK_K, X_HEAD_256(16, 0))
 PACK_X(iq4_xs, QK_K, X_HEAD_256(8, 0))
+#include "cpu/arm/panel_cells.h"
 
 // ---- a tier ----
 
