@@ -110,14 +110,15 @@ UNPACK_INLINE int32x4_t base_bits(void) {
     sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vsubq_f32(vreinterpretq_f32_s32(t##p##c), base), d_x##p), d_y, c);
 #define ADD_MIN(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, min_x##p, sum_y, c);
 
-UNPACK_INLINE void run_32(
-    int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const bool has_min, const bool by_column) {
+// n_block: 32, or 16 for nvfp4.
+UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int n_block,
+    const bool has_min, const bool by_column) {
     float32x4_t base = vld1q_f32(bases);
     // Hides the constant from the compiler, which would otherwise add -BASE instead of subtracting BASE. -BASE needs one more
     // register.
     __asm__("" : "+w"(base));
     TILE(SUM)
-    for (int64_t i = 0; i < n / 32; i++) {
+    for (int64_t i = 0; i < n / n_block; i++) {
         const float32x4_t d_x0 = f32_at(x), d_x1 = f32_at(x + 16), d_y = f32_at(y);
         x += X_LINE;
         y += Y_LINE;
@@ -128,13 +129,17 @@ UNPACK_INLINE void run_32(
             y += Y_LINE;
         }
         TILE(BASED)
-        if (by_column) {
+        if (n_block == 16 && by_column) {
+            DOTS(COLUMNS_4_LINES, x, y);
+        } else if (n_block == 16) {
+            DOTS(DOTS_4_LINES, x, y);
+        } else if (by_column) {
             DOTS(COLUMNS_8_LINES, x, y);
         } else {
             DOTS(DOTS_8_LINES, x, y);
         }
-        x += LINES(32) * X_LINE;
-        y += LINES(32) * Y_LINE + (NR / NC - 1) * Y_TILE(32, Y_HEAD_32(has_min)); // skips the other tiles
+        x += LINES(n_block) * X_LINE;
+        y += LINES(n_block) * Y_LINE + (NR / NC - 1) * Y_TILE(n_block, Y_HEAD_32(has_min)); // skips the other tiles
         TILE(ADD)
     }
     float tile[NC][MR];
@@ -242,8 +247,9 @@ UNPACK_INLINE void run_256(int64_t n, float *s, int64_t ld_s, const char *x, int
             } \
         } \
     }
-RUN(q32, 32, Y_HEAD_32(0), run_32, false)
-RUN(q32_min, 32, Y_HEAD_32(1), run_32, true)
+RUN(q16, 16, Y_HEAD_32(0), run_32, 16, false)
+RUN(q32, 32, Y_HEAD_32(0), run_32, 32, false)
+RUN(q32_min, 32, Y_HEAD_32(1), run_32, 32, true)
 RUN(k8, QK_K, Y_HEAD_256(8, 0), run_256, 8, false)
 RUN(k8_min, QK_K, Y_HEAD_256(8, 1), run_256, 8, true)
 RUN(k16, QK_K, Y_HEAD_256(16, 0), run_256, 16, false)
@@ -541,6 +547,9 @@ void cpu_tier_dotprod_gemm_q(struct cpu_kernels *k) {
     GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, 2, 13)
     GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 2, 13)
     GEMM_Q_32(Q5_0, q5_0, NULL, 3, 0)
+    GEMM_Q_32(Q1_0, q1_0, NULL, 5, 0)
+    GEMM_Q_32(Q2_0, q2_0, NULL, 5, 0)
+    GEMM_Q_16(NVFP4, nvfp4, 5)
     GEMM_Q_32_MIN(Q4_1, q4_1, NULL, 3, 0)
     GEMM_Q_32_MIN(Q5_1, q5_1, NULL, 3, 0)
     GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, 4, 8)

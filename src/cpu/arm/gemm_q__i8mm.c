@@ -90,12 +90,14 @@ UNPACK_INLINE void add_scaled(
     }
 }
 
-UNPACK_INLINE void add_32(float32x4_t sum[PX][PN], const struct block_at *at, const int np, const int nq, const bool has_min) {
+// n_block: 32, or 16 for nvfp4.
+UNPACK_INLINE void add_32(
+    float32x4_t sum[PX][PN], const struct block_at *at, const int np, const int nq, const int n_block, const bool has_min) {
     int32x4_t t[PX][PN];
     EACH_PAIR {
         t[p][q] = zeros();
     }
-    multiply(t, at, X_HEAD_32(has_min), Y_HEAD_32(has_min), LINES(32), np, nq);
+    multiply(t, at, X_HEAD_32(has_min), Y_HEAD_32(has_min), LINES(n_block), np, nq);
     add_scaled(sum, t, at, 0, np, nq);
     if (has_min) {
         EACH_PAIR {
@@ -166,15 +168,16 @@ UNPACK_INLINE void store(float32x4_t sum[PX][PN], float *s, int64_t ld_s, const 
 
 // ---- panels ----
 
-UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const bool has_min) {
+UNPACK_INLINE void run_32(
+    int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int n_block, const bool has_min) {
     const int np = PX, nq = PY;
     struct block_at at = {x, {y, y}};
     float32x4_t sum[PX][PN];
     ZERO_SUM
-    for (int64_t i = 0; i < n / 32; i++) {
-        add_32(sum, &at, np, nq, has_min);
-        at.x += (X_HEAD_32(has_min) + LINES(32)) * X_LINE;
-        at.y[0] += Y_PANEL(32, Y_HEAD_32(has_min));
+    for (int64_t i = 0; i < n / n_block; i++) {
+        add_32(sum, &at, np, nq, n_block, has_min);
+        at.x += (X_HEAD_32(has_min) + LINES(n_block)) * X_LINE;
+        at.y[0] += Y_PANEL(n_block, Y_HEAD_32(has_min));
     }
     store(sum, s, ld_s, np, nq, nx, ny);
 }
@@ -200,8 +203,9 @@ UNPACK_INLINE void run_256(
             call(n, s + c * ld_s, ld_s, vx, nx, y, min_int(ny - c, NC), __VA_ARGS__); \
         } \
     }
-RUN(q32, 32, Y_HEAD_32(0), run_32, false)
-RUN(q32_min, 32, Y_HEAD_32(1), run_32, true)
+RUN(q16, 16, Y_HEAD_32(0), run_32, 16, false)
+RUN(q32, 32, Y_HEAD_32(0), run_32, 32, false)
+RUN(q32_min, 32, Y_HEAD_32(1), run_32, 32, true)
 RUN(k8, QK_K, Y_HEAD_256(8, 0), run_256, 8, false)
 RUN(k8_min, QK_K, Y_HEAD_256(8, 1), run_256, 8, true)
 RUN(k16, QK_K, Y_HEAD_256(16, 0), run_256, 16, false)
@@ -253,7 +257,7 @@ RUN(k16_min, QK_K, Y_HEAD_256(16, 1), run_256, 16, true)
 #define ROWS_32(type, has_min) \
     UNPACK_INLINE void part_##type(ROWS_PART_ARGS, const bool with_min) { \
         ROWS_BODY(32, X_HEAD_32(with_min), Y_HEAD_32(with_min), x_block_##type, sizeof(block_##type), \
-            add_32(sum, &at, np, nq, with_min)) \
+            add_32(sum, &at, np, nq, 32, with_min)) \
     } \
     static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
         ROWS_SWITCH(part_##type, has_min) \
@@ -298,6 +302,9 @@ ROWS_256(k8, 8, false) ROWS_256(k8_min, 8, true) ROWS_256(k16, 16, false) ROWS_2
     GEMM_Q_32(Q5_0, q5_0, rows_q5_0, MIN_COLS, ROWS_MAX_COLS)
     GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, MIN_COLS, ROWS_MAX_COLS)
     GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, MIN_COLS, ROWS_MAX_COLS)
+    GEMM_Q_32(Q1_0, q1_0, NULL, 5, 0)
+    GEMM_Q_32(Q2_0, q2_0, NULL, 5, 0)
+    GEMM_Q_16(NVFP4, nvfp4, 5)
     GEMM_Q_32_MIN(Q4_1, q4_1, rows_q4_1, MIN_COLS, ROWS_MAX_COLS)
     GEMM_Q_32_MIN(Q5_1, q5_1, rows_q5_1, MIN_COLS, ROWS_MAX_COLS)
     GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, MIN_COLS, ROWS_MAX_COLS)

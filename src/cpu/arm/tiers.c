@@ -33,13 +33,13 @@ static bool has_bf16(void) {
     X(tier, gemm_f32) \
     X(tier, quantize) \
     X(tier, vec) \
-    X(tier, widen) X(tier, dot_q32) X(tier, dot_k) X(tier, dot_iq) X(tier, gemv_f) X(tier, gemv_q32) \
+    X(tier, widen) X(tier, dot_q32) X(tier, dot_k) X(tier, dot_iq) X(tier, dot_low_bit) X(tier, gemv_f) X(tier, gemv_q32) \
         X(tier, gemv_k)
 #define FP16(X, tier) X(tier, gemm_f16) X(tier, gemv_f16)
 #define FHM(X, tier) X(tier, dot_f16) X(tier, gemm_f16) X(tier, gemv_f16)
 #define DOTPROD(X, tier) \
     X(tier, dot_q32) \
-    X(tier, dot_k) X(tier, dot_iq) X(tier, gemv_q32) X(tier, gemv_q8_0) X(tier, gemv_k) X(tier, gemm_q)
+    X(tier, dot_k) X(tier, dot_iq) X(tier, dot_low_bit) X(tier, gemv_q32) X(tier, gemv_q8_0) X(tier, gemv_k) X(tier, gemm_q)
 #define I8MM(X, tier) X(tier, gemm_q)
 #define BF16(X, tier) X(tier, gemm_bf16)
 
