@@ -20,13 +20,9 @@ static uint64_t point_bytes(unsigned point, const int8_t *values, int dim, int n
 }
 
 #define N(grid) (int) (sizeof(grid) / sizeof(grid)[0])
-#define EXPAND8(to, grid, values) \
+#define EXPAND(to, grid, values, dim, n_bits) \
     for (int i = 0; i < N(grid); i++) { \
-        (to)[i] = point_bytes((grid)[i], values, 8, 2); \
-    }
-#define EXPAND4(to, grid, values) \
-    for (int i = 0; i < N(grid); i++) { \
-        (to)[i] = (uint32_t) point_bytes((grid)[i], values, 4, 3); \
+        (to)[i] = point_bytes((grid)[i], values, dim, n_bits); \
     }
 
 void cpu_codebooks_init(void) {
@@ -34,11 +30,11 @@ void cpu_codebooks_init(void) {
     if (c->iq3_s[0] != 0) { // written last
         return;
     }
-    EXPAND8(c->iq2_xxs, grid_iq2_xxs, values_iq2)
-    EXPAND8(c->iq2_xs, grid_iq2_xs, values_iq2)
-    EXPAND8(c->iq2_s, grid_iq2_s, values_iq2)
-    EXPAND8(c->iq1, grid_iq1, values_up)
-    EXPAND8(c->iq1 + N(grid_iq1), grid_iq1, values_down)
-    EXPAND4(c->iq3_xxs, grid_iq3_xxs, values_iq3_xxs)
-    EXPAND4(c->iq3_s, grid_iq3_s, values_iq3_s)
+    EXPAND(c->iq2_xxs, grid_iq2_xxs, values_iq2, 8, 2)
+    EXPAND(c->iq2_xs, grid_iq2_xs, values_iq2, 8, 2)
+    EXPAND(c->iq2_s, grid_iq2_s, values_iq2, 8, 2)
+    EXPAND(c->iq1, grid_iq1, values_up, 8, 2)
+    EXPAND(c->iq1 + N(grid_iq1), grid_iq1, values_down, 8, 2)
+    EXPAND(c->iq3_xxs, grid_iq3_xxs, values_iq3_xxs, 4, 3)
+    EXPAND(c->iq3_s, grid_iq3_s, values_iq3_s, 4, 3)
 }

@@ -54,7 +54,10 @@ UNPACK_INLINE int32x4_t add_cells(int32x4_t sum, const struct q32 *q, const int3
             sums = add_##type(sums, &x[i], y[i].qs, y[i].d); \
         } \
         *s = vaddvq_f32(sums); \
-    } \
+    }
+IQ_FORMATS(DOT_IQ)
+
+#define GEMV_IQ(TYPE, type, n_runs) \
     static void gemv_cols_##type(int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, int ny) { \
         for (int r = 0; r < nx; r++) { \
             const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
@@ -81,10 +84,7 @@ UNPACK_INLINE int32x4_t add_cells(int32x4_t sum, const struct q32 *q, const int3
                 s[c][r] = vaddvq_f32(sums[c]); \
             } \
         } \
-    }
-IQ_FORMATS(DOT_IQ)
-
-#define GEMV_IQ(TYPE, type, n_runs) \
+    } \
     static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
         for (int r = 0; r < nx; r++) { \
             const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
@@ -116,11 +116,12 @@ UNPACK_INLINE int32x4_t trits_tq2_0(const block_tq2_0 *x, const int8_t *y, int32
     return vsraq_n_s32(vsraq_n_s32(vaddq_s32(a0, a3), a1, 2), a2, 4);
 }
 
-// Two trits of a fraction f are the digits of 9 f / 256, which a table separates.
+// Two trits of a fraction f (low_bit.c) are the digits of 9 f / 256. Tables separate them.
 UNPACK_INLINE int32x4_t trits_tq1_0(const block_tq1_0 *x, const int8_t *y, int32x4_t sum) {
     const int8x16_t first = {0, 0, 0, 1, 1, 1, 2, 2, 2}, second = {0, 1, 2, 0, 1, 2, 0, 1, 2};
-    for (int j = 0; j < 3; j++) { // the trits of byte j are `step` elements apart
-        const int step = j < 2 ? 32 : 16;
+    const uint8x16_t powers = {1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27};
+    for (int j = 0; j < 3; j++) {
+        const int step = j < 2 ? 32 : 16; // elements between the trits of a byte
         const int8_t *at = y + (j < 2 ? 16 * j : 160);
         uint8x16_t f = vld1q_u8(x->qs + 16 * j);
         for (int r = 0; r < 4; r += 2) {
@@ -129,10 +130,9 @@ UNPACK_INLINE int32x4_t trits_tq1_0(const block_tq1_0 *x, const int8_t *y, int32
             sum = vdotq_s32(sum, vqtbl1q_s8(second, two), vld1q_s8(at + (r + 1) * step));
             f = vaddq_u8(f, vshlq_n_u8(f, 3));
         }
-        sum = vdotq_s32(sum, s8(vshrq_n_u8(vhaddq_u8(f, vshrq_n_u8(f, 1)), 6)), vld1q_s8(at + 4 * step));
+        sum = vdotq_s32(sum, first_trit(f), vld1q_s8(at + 4 * step));
     }
-    const uint8x16_t powers = {1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27}, f = vmulq_u8(four_bytes(x->qh), powers);
-    return vdotq_s32(sum, s8(vshrq_n_u8(vhaddq_u8(f, vshrq_n_u8(f, 1)), 6)), vld1q_s8(y + 240));
+    return vdotq_s32(sum, first_trit(vmulq_u8(four_bytes(x->qh), powers)), vld1q_s8(y + 240));
 }
 
 #define GEMV_TQ(TYPE, type, n_runs) \
@@ -153,8 +153,11 @@ TERNARY_FORMATS(GEMV_TQ)
 void CPU_TIER_FILL(dot_iq)(struct cpu_kernels *k) {
 #define ROW(TYPE, type, n_runs) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type; \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_q8_K, gemv_##type, gemv_cols_##type, QK_K, sizeof(struct y256), 0};
+    k->gemv[GGML_TYPE_##TYPE] = \
+        (struct cpu_gemv){.pack_y = pack_q8_K, .run = gemv_##type, .step = QK_K, .y_size = sizeof(struct y256)};
+#define COLS(TYPE, type, n_runs) k->gemv[GGML_TYPE_##TYPE].run_cols = gemv_cols_##type;
     cpu_codebooks_init();
     IQ_FORMATS(ROW)
+    CODEBOOK_FORMATS(COLS)
 #undef ROW
 }

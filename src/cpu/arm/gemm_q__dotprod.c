@@ -547,9 +547,9 @@ void cpu_tier_dotprod_gemm_q(struct cpu_kernels *k) {
     GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, 2, 13)
     GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 2, 13)
     GEMM_Q_32(Q5_0, q5_0, NULL, 3, 0)
-    GEMM_Q_32(Q1_0, q1_0, NULL, 5, 0)
-    GEMM_Q_32(Q2_0, q2_0, NULL, 5, 0)
-    GEMM_Q_16(NVFP4, nvfp4, 5)
+    GEMM_Q_32(Q1_0, q1_0, NULL, 8, 0)
+    GEMM_Q_32(Q2_0, q2_0, NULL, 6, 0)
+    GEMM_Q_16(NVFP4, nvfp4, 8)
     GEMM_Q_32_MIN(Q4_1, q4_1, NULL, 3, 0)
     GEMM_Q_32_MIN(Q5_1, q5_1, NULL, 3, 0)
     GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, 4, 8)
@@ -558,6 +558,7 @@ void cpu_tier_dotprod_gemm_q(struct cpu_kernels *k) {
     GEMM_Q_256(Q3_K, q3_K, k, k16, 16, 0, 3, 8)
     GEMM_Q_256(Q6_K, q6_K, k, k16, 16, 0, 3, 8)
     GEMM_Q_256(Q2_K, q2_K, k16_min, k16_min, 16, 1, 3, 8)
-#define GEMM_IQ(TYPE, type, n_runs) GEMM_Q_256(TYPE, type, k, k##n_runs, n_runs, 0, 9, 8)
+#define GEMM_IQ(TYPE, type, n_runs) GEMM_Q_256(TYPE, type, k, k##n_runs, n_runs, 0, 3, 8)
     IQ_FORMATS(GEMM_IQ)
+    k->gemm[GGML_TYPE_TQ2_0].min_cols = 7;
 }

@@ -35,21 +35,24 @@ UNPACK_INLINE uint32_t u32_at(const void *at) {
 
 // ---- codebooks and signs ----
 
-// Compilers would load the second part of a vector with LD1, which takes one more operation than a load and a ZIP.
-#define IN_REGISTER(v) __asm__("" : "+w"(v))
+// A point of a codebook. Compilers would load the second half of a vector with LD1, which takes one more operation than a load and
+// an INS, so they must not see that it comes from memory.
+UNPACK_INLINE uint8x8_t point(const uint64_t *book, uint64_t i) {
+    uint8x8_t v = vld1_u8((const uint8_t *) (book + i));
+    __asm__("" : "+w"(v));
+    return v;
+}
 
 // Two points of 8 values.
 UNPACK_INLINE uint8x16_t points8(const uint64_t *book, uint64_t a, uint64_t b) {
-    uint64x1_t first = vld1_u64(book + a), second = vld1_u64(book + b);
-    IN_REGISTER(second);
-    return vreinterpretq_u8_u64(vcombine_u64(first, second));
+    return vcombine_u8(point(book, a), point(book, b));
 }
 
-// Four points of 4 values. A load reads the next point, too.
-UNPACK_INLINE uint8x16_t points4(const uint32_t *book, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-    uint32x2_t cd = vzip1_u32(vld1_u32(book + c), vld1_u32(book + d));
-    IN_REGISTER(cd);
-    return vreinterpretq_u8_u32(vcombine_u32(vzip1_u32(vld1_u32(book + a), vld1_u32(book + b)), cd));
+// Four points of 4 values.
+UNPACK_INLINE uint8x16_t points4(const uint64_t *book, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    const uint32x2_t ab = vzip1_u32(vreinterpret_u32_u8(point(book, a)), vreinterpret_u32_u8(point(book, b)));
+    const uint32x2_t cd = vzip1_u32(vreinterpret_u32_u8(point(book, c)), vreinterpret_u32_u8(point(book, d)));
+    return vreinterpretq_u8_u32(vcombine_u32(ab, cd));
 }
 
 // A mask is 0xff for a negative element, otherwise 0.
@@ -57,9 +60,9 @@ UNPACK_INLINE int8x16_t with_signs(uint8x16_t magnitudes, uint8x16_t mask) {
     return s8(vsubq_u8(veorq_u8(magnitudes, mask), mask));
 }
 
-// The masks of 8 elements for 7 sign bits. The eighth sign makes the number of minus signs even.
+// The signs of 8 elements, 1 or -1, for 7 sign bits. The eighth sign makes the number of minus signs even.
 #define PARITY(b) (((b) ^ (b) >> 1 ^ (b) >> 2 ^ (b) >> 3 ^ (b) >> 4 ^ (b) >> 5 ^ (b) >> 6) & 1)
-#define SIGN(b, i) ((uint64_t) ((b) >> (i) &1 ? 0xff : 0) << (8 * (i)))
+#define SIGN(b, i) ((uint64_t) ((b) >> (i) &1 ? 0xff : 1) << (8 * (i)))
 #define SIGNS_1(b) \
     (SIGN(b, 0) | SIGN(b, 1) | SIGN(b, 2) | SIGN(b, 3) | SIGN(b, 4) | SIGN(b, 5) | SIGN(b, 6) | SIGN(PARITY(b) << 7, 7))
 #define SIGNS_4(b) SIGNS_1(b), SIGNS_1((b) + 1), SIGNS_1((b) + 2), SIGNS_1((b) + 3)
@@ -103,8 +106,8 @@ UNPACK_INLINE struct q32 cell_iq2_xxs(const block_iq2_xxs *b, int j) {
     const uint64_t q = u64_at(b->qs + 4 * j);
     const uint8x16_t lo = points8(cpu_codebooks.iq2_xxs, q & 255, q >> 8 & 255);
     const uint8x16_t hi = points8(cpu_codebooks.iq2_xxs, q >> 16 & 255, q >> 24 & 255);
-    return (struct q32){with_signs(lo, points8(table_signs, q >> 32 & 127, q >> 39 & 127)),
-        with_signs(hi, points8(table_signs, q >> 46 & 127, q >> 53 & 127))};
+    return (struct q32){s8(vmulq_u8(lo, points8(table_signs, q >> 32 & 127, q >> 39 & 127))),
+        s8(vmulq_u8(hi, points8(table_signs, q >> 46 & 127, q >> 53 & 127)))};
 }
 UNPACK_INLINE int8x16_t scales_iq2_xxs(const block_iq2_xxs *b) {
     const uint32x4x2_t x = vld2q_u32((const void *) b->qs), y = vld2q_u32((const void *) (b->qs + 16));
@@ -115,19 +118,19 @@ UNPACK_INLINE struct q32 cell_iq2_xs(const block_iq2_xs *b, int j) {
     const uint64_t q = u64_at(b->qs + 4 * j);
     const uint8x16_t lo = points8(cpu_codebooks.iq2_xs, q & 511, q >> 16 & 511);
     const uint8x16_t hi = points8(cpu_codebooks.iq2_xs, q >> 32 & 511, q >> 48 & 511);
-    return (struct q32){with_signs(lo, points8(table_signs, q >> 9 & 127, q >> 25 & 127)),
-        with_signs(hi, points8(table_signs, q >> 41 & 127, q >> 57))};
+    return (struct q32){s8(vmulq_u8(lo, points8(table_signs, q >> 9 & 127, q >> 25 & 127))),
+        s8(vmulq_u8(hi, points8(table_signs, q >> 41 & 127, q >> 57)))};
 }
 UNPACK_INLINE int8x16_t scales_iq2_xs(const block_iq2_xs *b) {
     return nibble_scales(vld1_u8(b->scales));
 }
 
+// Indices are loaded together: loads limit the speed.
 UNPACK_INLINE struct q32 cell_iq2_s(const block_iq2_s *b, int j) {
-    const uint8_t *q = b->qs + 4 * j;
-    const unsigned h = b->qh[j];
+    const uint32_t q = u32_at(b->qs + 4 * j), h = b->qh[j];
     const uint8x16_t signs = four_bytes(b->qs + 32 + 4 * j);
-    const uint8x16_t lo = points8(cpu_codebooks.iq2_s, q[0] | (h << 8 & 0x300), q[1] | (h << 6 & 0x300));
-    const uint8x16_t hi = points8(cpu_codebooks.iq2_s, q[2] | (h << 4 & 0x300), q[3] | (h << 2 & 0x300));
+    const uint8x16_t lo = points8(cpu_codebooks.iq2_s, (q & 255) | (h << 8 & 0x300), (q >> 8 & 255) | (h << 6 & 0x300));
+    const uint8x16_t hi = points8(cpu_codebooks.iq2_s, (q >> 16 & 255) | (h << 4 & 0x300), q >> 24 | (h << 2 & 0x300));
     return (struct q32){with_signs(lo, bit_masks(signs, 0)), with_signs(hi, bit_masks(signs, 2))};
 }
 UNPACK_INLINE int8x16_t scales_iq2_s(const block_iq2_s *b) {
@@ -137,25 +140,24 @@ UNPACK_INLINE int8x16_t scales_iq2_s(const block_iq2_s *b) {
 // ---- iq3 ----
 
 UNPACK_INLINE struct q32 cell_iq3_xxs(const block_iq3_xxs *b, int j) {
-    const uint8_t *q = b->qs + 8 * j;
+    const uint64_t q = u64_at(b->qs + 8 * j);
     const uint32_t tail = u32_at(b->qs + 64 + 4 * j);
-    const uint8x16_t lo = points4(cpu_codebooks.iq3_xxs, q[0], q[1], q[2], q[3]);
-    const uint8x16_t hi = points4(cpu_codebooks.iq3_xxs, q[4], q[5], q[6], q[7]);
-    return (struct q32){with_signs(lo, points8(table_signs, tail & 127, tail >> 7 & 127)),
-        with_signs(hi, points8(table_signs, tail >> 14 & 127, tail >> 21 & 127))};
+    const uint8x16_t lo = points4(cpu_codebooks.iq3_xxs, q & 255, q >> 8 & 255, q >> 16 & 255, q >> 24 & 255);
+    const uint8x16_t hi = points4(cpu_codebooks.iq3_xxs, q >> 32 & 255, q >> 40 & 255, q >> 48 & 255, q >> 56);
+    return (struct q32){s8(vmulq_u8(lo, points8(table_signs, tail & 127, tail >> 7 & 127))),
+        s8(vmulq_u8(hi, points8(table_signs, tail >> 14 & 127, tail >> 21 & 127)))};
 }
 UNPACK_INLINE int8x16_t scales_iq3_xxs(const block_iq3_xxs *b) {
     return tail_scales(vld1q_u32((const void *) (b->qs + 64)), vld1q_u32((const void *) (b->qs + 80)));
 }
 
 UNPACK_INLINE struct q32 cell_iq3_s(const block_iq3_s *b, int j) {
-    const uint8_t *q = b->qs + 8 * j;
-    const unsigned h = b->qh[j];
+    const uint64_t q = u64_at(b->qs + 8 * j), h = b->qh[j];
     const uint8x16_t signs = four_bytes(b->signs + 4 * j);
-    const uint8x16_t lo =
-        points4(cpu_codebooks.iq3_s, q[0] | (h << 8 & 256), q[1] | (h << 7 & 256), q[2] | (h << 6 & 256), q[3] | (h << 5 & 256));
-    const uint8x16_t hi =
-        points4(cpu_codebooks.iq3_s, q[4] | (h << 4 & 256), q[5] | (h << 3 & 256), q[6] | (h << 2 & 256), q[7] | (h << 1 & 256));
+#define POINT(k) (q >> 8 * (k) &255) | (h << (8 - (k)) & 256)
+    const uint8x16_t lo = points4(cpu_codebooks.iq3_s, POINT(0), POINT(1), POINT(2), POINT(3));
+    const uint8x16_t hi = points4(cpu_codebooks.iq3_s, POINT(4), POINT(5), POINT(6), POINT(7));
+#undef POINT
     return (struct q32){with_signs(lo, bit_masks(signs, 0)), with_signs(hi, bit_masks(signs, 2))};
 }
 UNPACK_INLINE int8x16_t scales_iq3_s(const block_iq3_s *b) {
@@ -165,11 +167,10 @@ UNPACK_INLINE int8x16_t scales_iq3_s(const block_iq3_s *b) {
 // ---- iq1 ----
 
 UNPACK_INLINE struct q32 cell_iq1_s(const block_iq1_s *b, int j) {
-    const uint8_t *q = b->qs + 4 * j;
-    const unsigned h = b->qh[j];
+    const uint32_t q = u32_at(b->qs + 4 * j), h = b->qh[j];
     const uint64_t *book = cpu_codebooks.iq1 + (h >> 15) * 2048;
-    return (struct q32){s8(points8(book, q[0] | (h << 8 & 0x700), q[1] | (h << 5 & 0x700))),
-        s8(points8(book, q[2] | (h << 2 & 0x700), q[3] | (h >> 1 & 0x700)))};
+    return (struct q32){s8(points8(book, (q & 255) | (h << 8 & 0x700), (q >> 8 & 255) | (h << 5 & 0x700))),
+        s8(points8(book, (q >> 16 & 255) | (h << 2 & 0x700), q >> 24 | (h >> 1 & 0x700)))};
 }
 UNPACK_INLINE int8x16_t scales_iq1_s(const block_iq1_s *b) {
     const uint8x8_t s = vand_u8(vshrn_n_u16(vshrq_n_u16(vld1q_u16(b->qh), 4), 8), vdup_n_u8(7));
@@ -177,9 +178,9 @@ UNPACK_INLINE int8x16_t scales_iq1_s(const block_iq1_s *b) {
 }
 
 UNPACK_INLINE struct q32 cell_iq1_m(const block_iq1_m *b, int j) {
-    const uint8_t *q = b->qs + 4 * j, *h = b->qh + 2 * j;
-    return (struct q32){s8(points8(cpu_codebooks.iq1, q[0] | (h[0] & 15u) << 8, q[1] | (h[0] & 0xf0u) << 4)),
-        s8(points8(cpu_codebooks.iq1, q[2] | (h[1] & 15u) << 8, q[3] | (h[1] & 0xf0u) << 4))};
+    const uint32_t q = u32_at(b->qs + 4 * j), h = b->qh[2 * j] | (uint32_t) b->qh[2 * j + 1] << 8;
+    return (struct q32){s8(points8(cpu_codebooks.iq1, (q & 255) | (h << 8 & 0xf00), (q >> 8 & 255) | (h << 4 & 0xf00))),
+        s8(points8(cpu_codebooks.iq1, (q >> 16 & 255) | (h & 0xf00), q >> 24 | (h >> 4 & 0xf00)))};
 }
 // Four scales of 3 bits in each of four 16-bit words.
 UNPACK_INLINE int8x16_t scales_iq1_m(const block_iq1_m *b) {
@@ -204,9 +205,12 @@ UNPACK_INLINE int8x16_t scales_tq2_0(const block_tq2_0 *b) {
     return vdupq_n_s8(1);
 }
 
-// The first trit of a fraction f (low_bit.c), 3 f / 256, minus 1.
+// The first trit of a fraction f (low_bit.c) is 3 f / 256.
 UNPACK_INLINE int8x16_t first_trit(uint8x16_t f) {
-    return s8(vsubq_u8(vshrq_n_u8(vhaddq_u8(f, vshrq_n_u8(f, 1)), 6), vdupq_n_u8(1)));
+    return s8(vshrq_n_u8(vhaddq_u8(f, vshrq_n_u8(f, 1)), 6));
+}
+UNPACK_INLINE int8x16_t ternary(uint8x16_t f) {
+    return vsubq_s8(first_trit(f), vdupq_n_s8(1));
 }
 UNPACK_INLINE uint8x16_t times_power(uint8x16_t f, const int power) {
     static const uint8_t powers[5] = {1, 3, 9, 27, 81};
@@ -215,13 +219,13 @@ UNPACK_INLINE uint8x16_t times_power(uint8x16_t f, const int power) {
 UNPACK_INLINE struct q32 cell_tq1_0(const block_tq1_0 *b, const int j) {
     const uint8x16_t q = vld1q_u8(b->qs + (j < 5 ? 0 : 32));
     if (j < 5) {
-        return (struct q32){first_trit(times_power(q, j)), first_trit(times_power(vld1q_u8(b->qs + 16), j))};
+        return (struct q32){ternary(times_power(q, j)), ternary(times_power(vld1q_u8(b->qs + 16), j))};
     }
     if (j < 7) {
-        return (struct q32){first_trit(times_power(q, 2 * (j - 5))), first_trit(times_power(q, 2 * (j - 5) + 1))};
+        return (struct q32){ternary(times_power(q, 2 * (j - 5))), ternary(times_power(q, 2 * (j - 5) + 1))};
     }
     const uint8x16_t powers = {1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27};
-    return (struct q32){first_trit(times_power(q, 4)), first_trit(vmulq_u8(four_bytes(b->qh), powers))};
+    return (struct q32){ternary(times_power(q, 4)), ternary(vmulq_u8(four_bytes(b->qh), powers))};
 }
 UNPACK_INLINE int8x16_t scales_tq1_0(const block_tq1_0 *b) {
     (void) b;
