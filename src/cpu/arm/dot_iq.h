@@ -32,7 +32,7 @@ UNPACK_INLINE int32x4_t add_cells(int32x4_t sum, const struct q32 *q, const int3
     const int32x4_t scale[2] = {(n_runs) == 8 && (h) == 1 ? high : low, high};
 
 #define DOT_IQ(TYPE, type, n_runs) \
-    UNPACK_INLINE float32x4_t add_##type(float32x4_t sums, const block_##type *x, const int8_t *y, float d) { \
+    UNPACK_INLINE int32x4_t dots_##type(const block_##type *x, const int8_t *y) { \
         const int i = 0; \
         const int8x16_t scales = scales_##type(x); \
         int32x4_t dots = vdupq_n_s32(0); \
@@ -44,20 +44,20 @@ UNPACK_INLINE int32x4_t add_cells(int32x4_t sum, const struct q32 *q, const int3
             FOUR_CELLS(type, n_runs, 1) \
             dots = add_cells(dots, q, scale, y + 128, n_runs); \
         } \
-        return vfmaq_n_f32(sums, vcvtq_f32_s32(dots), d_##type(x) * d); \
+        return dots; \
     } \
     static void vec_dot_##type(CPU_DOT_ARGS) { \
         const block_##type *x = vx; \
         const block_q8_K *y = vy; \
         float32x4_t sums = vdupq_n_f32(0.0f); \
         for (int i = 0; i < n / QK_K; i++) { \
-            sums = add_##type(sums, &x[i], y[i].qs, y[i].d); \
+            sums = vfmaq_n_f32(sums, vcvtq_f32_s32(dots_##type(&x[i], y[i].qs)), d_##type(&x[i]) * y[i].d); \
         } \
         *s = vaddvq_f32(sums); \
     }
 IQ_FORMATS(DOT_IQ)
 
-#define GEMV_IQ(TYPE, type, n_runs) \
+#define GEMV_COLS(TYPE, type, n_runs) \
     static void gemv_cols_##type(int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, int ny) { \
         for (int r = 0; r < nx; r++) { \
             const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
@@ -84,21 +84,10 @@ IQ_FORMATS(DOT_IQ)
                 s[c][r] = vaddvq_f32(sums[c]); \
             } \
         } \
-    } \
-    static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
-        for (int r = 0; r < nx; r++) { \
-            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
-            const struct y256 *y = vy; \
-            float32x4_t sums = vdupq_n_f32(0.0f); \
-            for (int64_t i = 0; i < n / QK_K; i++) { \
-                sums = add_##type(sums, &x[i], y[i].qs, y[i].d); \
-            } \
-            s[r] = vaddvq_f32(sums); \
-        } \
     }
-CODEBOOK_FORMATS(GEMV_IQ)
+CODEBOOK_FORMATS(GEMV_COLS)
 
-// ---- one column with a ternary row ----
+// ---- a ternary block with a block of a packed column ----
 // Trits are 0 to 2. The sum of the column is subtracted once per block: the sums start with it.
 
 // The bits of a trit are not shifted down. The sums a1 and a2 are 4 and 16 times too large.
@@ -135,26 +124,31 @@ UNPACK_INLINE int32x4_t trits_tq1_0(const block_tq1_0 *x, const int8_t *y, int32
     return vdotq_s32(sum, first_trit(vmulq_u8(four_bytes(x->qh), powers)), vld1q_s8(y + 240));
 }
 
-#define GEMV_TQ(TYPE, type, n_runs) \
+// ---- one column ----
+// The four partial sums of a block are added before they are scaled. So the bits of a result are those of gemm_q__*.c.
+
+#define GEMV(type, dots_of) \
     static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
         for (int r = 0; r < nx; r++) { \
             const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
             const struct y256 *y = vy; \
-            float32x4_t sums = vdupq_n_f32(0.0f); \
+            float sum = 0.0f; \
             for (int64_t i = 0; i < n / QK_K; i++) { \
-                const int32x4_t dots = trits_##type(&x[i], y[i].qs, vld1q_s32(y[i].minus_sum)); \
-                sums = vfmaq_n_f32(sums, vcvtq_f32_s32(dots), f16_as_float(&x[i].d) * y[i].d); \
+                sum = __builtin_fmaf((float) vaddvq_s32(dots_of), d_##type(&x[i]) * y[i].d, sum); \
             } \
-            s[r] = vaddvq_f32(sums); \
+            s[r] = sum; \
         } \
     }
-TERNARY_FORMATS(GEMV_TQ)
+#define GEMV_CODEBOOK(TYPE, type, n_runs) GEMV(type, dots_##type(&x[i], y[i].qs))
+#define GEMV_TERNARY(TYPE, type, n_runs) GEMV(type, trits_##type(&x[i], y[i].qs, vld1q_s32(y[i].minus_sum)))
+CODEBOOK_FORMATS(GEMV_CODEBOOK)
+TERNARY_FORMATS(GEMV_TERNARY)
 
 void CPU_TIER_FILL(dot_iq)(struct cpu_kernels *k) {
 #define ROW(TYPE, type, n_runs) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type; \
-    k->gemv[GGML_TYPE_##TYPE] = \
-        (struct cpu_gemv){.pack_y = pack_q8_K, .run = gemv_##type, .step = QK_K, .y_size = sizeof(struct y256)};
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
+        .pack_y = pack_q8_K, .run = gemv_##type, .step = QK_K, .y_size = sizeof(struct y256), .run_invariant = gemv_##type};
 #define COLS(TYPE, type, n_runs) k->gemv[GGML_TYPE_##TYPE].run_cols = gemv_cols_##type;
     cpu_codebooks_init();
     IQ_FORMATS(ROW)

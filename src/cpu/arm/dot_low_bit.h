@@ -205,7 +205,11 @@ GEMV_LOW_BIT(nvfp4, 64, y64, NVFP4_FACTOR / NVFP4_Y_FACTOR)
 void CPU_TIER_FILL(dot_low_bit)(struct cpu_kernels *k) {
 #define ROW(TYPE, type, n_block, y_type) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type; \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##type, gemv_##type, gemv_cols_##type, n_block, sizeof(struct y_type), 0};
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){.pack_y = pack_##type, \
+        .run = gemv_##type, \
+        .run_cols = gemv_cols_##type, \
+        .step = n_block, \
+        .y_size = sizeof(struct y_type)};
     ROW(Q1_0, q1_0, 128, y128)
     ROW(Q2_0, q2_0, 64, y64)
     ROW(NVFP4, nvfp4, 64, y64)
