@@ -68,7 +68,8 @@ static struct ggml_tensor *filled(struct ggml_context *ctx, enum ggml_type type,
         ggml_quantize_chunk(type, x, t->data, 0, n_own, a, NULL);
     }
     for (int64_t i = n_own; i < n_rows; i++) {
-        memcpy((char *) t->data + (size_t) i * row, (char *) t->data + (size_t) (i % n_own) * row, row);
+        const int64_t from = (i + i / n_own) % n_own; // rows at any equal distance differ
+        memcpy((char *) t->data + (size_t) i * row, (char *) t->data + (size_t) from * row, row);
     }
     free(x);
     return t;

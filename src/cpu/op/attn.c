@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without storing the matrix of scores (Dao et al., arXiv 2205.14135).
 // A query is the vector of one token and one head. A group is the heads of q that share a head of k and v. A unit is up to q_rows
-// queries of one group. A key is hidden from a query if the mask is -inf. A part is a run of queries of a unit that see about the
+// queries of one group, or of several groups and one token. A key is hidden from a query if the mask is -inf. A part is a run of queries of a unit that see about the
 // same keys: the heads of one token, or several tokens of one sequence. The keys of a part are those that are not hidden from
 // all of its queries. A span is a contiguous range of the keys of a part.
 //   1. A task computes the sums of a span in tiles of K_ROWS keys. Keys hidden from the part take no time. A part with many
@@ -41,10 +41,12 @@ struct attn {
     const struct cpu_gemm *g; // kernel for panels; NULL: dot products
     float scale, softcap, max_bias;
     int64_t d_k, d_v, n_kv;
+    int64_t full;              // maximum of q_rows for the method
     int64_t q_rows;            // maximum queries per unit
     int64_t n_heads;           // heads of q per group; 1 if k and v have different numbers of heads
     int64_t n_groups;          // groups per sequence
-    bool is_apart;             // a unit has the queries of one token
+    bool is_apart;             // a unit has the queries of one token and unit_groups groups
+    int64_t unit_groups;       // 1, or a divisor of n_groups
     int64_t n_blocks, n_units; // units per group and sequence; units in total
     int64_t max_sums;          // queries of N_FULL full units: maximum sums that tasks compute before they are joined
     int64_t n_spans;           // maximum spans per part
@@ -61,8 +63,7 @@ static int64_t spans_of(int64_t n) {
     return max_i64(1, (n + SPAN_MIN - 1) / SPAN_MIN);
 }
 
-// is_apart: tokens see different keys, so a unit has the queries of one token.
-static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor *op, bool is_apart) {
+static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     struct attn a = {
         .table = k,
         .q = op->src[0],
@@ -73,6 +74,7 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
         .scale = param_f32(op, 0),
         .max_bias = param_f32(op, 1),
         .softcap = param_f32(op, 2),
+        .unit_groups = 1,
     };
     a.d_k = a.k->ne[0];
     a.d_v = a.v->ne[0];
@@ -82,13 +84,10 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     if (!k->is_invariant && k->gemm[GGML_TYPE_F32].run != NULL && a.n_heads * a.q->ne[1] >= Q_MANY) {
         a.g = &k->gemm[GGML_TYPE_F32];
     }
-    const int64_t n_queries = a.n_heads * a.q->ne[1], full = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
-    a.max_sums = N_FULL * full;
-    a.q_rows = clamp_i64(n_queries, 1, full);
-    a.is_apart = is_apart && a.n_heads < a.q_rows;
-    if (a.is_apart) {
-        a.q_rows = a.n_heads;
-    }
+    const int64_t n_queries = a.n_heads * a.q->ne[1];
+    a.full = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
+    a.max_sums = N_FULL * a.full;
+    a.q_rows = clamp_i64(n_queries, 1, a.full);
     a.n_blocks = (n_queries + a.q_rows - 1) / a.q_rows;
     a.n_units = a.n_groups * a.q->ne[3] * a.n_blocks;
     a.q_size = ggml_row_size(dot_type(&a), a.d_k);
@@ -99,6 +98,28 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
         a.scale /= a.softcap;
     }
     return a;
+}
+
+// Returns the largest divisor of n_groups that is at most `most`; 1 if each head has a mask.
+static int64_t groups_of(const struct attn *a, int64_t most) {
+    int64_t n = a->mask != NULL && a->mask->ne[2] > 1 ? 1 : clamp_i64(most, 1, a->n_groups);
+    while (a->n_groups % n != 0) {
+        n--;
+    }
+    return n;
+}
+
+// For tokens that see different keys: a unit becomes the queries of one token. A key of all groups is in one or two pages of memory,
+// so a unit has several groups and computes a span of all of them before the next span. Several units per task remain.
+static void attn_split(struct attn *a, int n_tasks) {
+    if (a->n_heads > a->full) {
+        return;
+    }
+    const int64_t n_tokens = a->q->ne[1] * a->q->ne[3], n_units = n_tasks > 1 ? 4 * n_tasks : 1;
+    a->is_apart = true;
+    a->unit_groups = groups_of(a, min_i64(a->full / a->n_heads, a->n_groups * n_tokens / n_units));
+    a->q_rows = a->unit_groups * a->n_heads;
+    a->n_units = a->n_groups / a->unit_groups * n_tokens;
 }
 
 static bool attn_supports(const struct ggml_tensor *op) {
@@ -189,13 +210,17 @@ static struct layout layout_of(const struct attn *a) {
 // Work memory: the memory of each task, and then either the sums of all spans, if these are divided among tasks, or sums of a
 // second span per task. is_bound: a smaller op may divide its spans if this op does not.
 static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor *op, int n_tasks, bool is_bound) {
-    struct attn a = attn_of(k, op, false); // a unit with the queries of one token requires less
+    struct attn a = attn_of(k, op);
+    const int64_t n_rows = a.n_units * a.q_rows;
+    if (a.n_heads <= a.full) { // see attn_split
+        a.q_rows = max_i64(a.q_rows, groups_of(&a, a.full / a.n_heads) * a.n_heads);
+    }
     if (is_bound) {
         a.n_spans = min_i64(N_SPANS, spans_of(a.n_kv));
     }
     int64_t joined = 0;
     if (n_tasks > 1 && (is_bound || ggml_nrows(a.q) * a.n_spans <= a.max_sums)) {
-        joined = min_i64(a.n_units * a.n_spans * a.q_rows, a.max_sums) * (a.d_v + 2);
+        joined = min_i64(n_rows * a.n_spans, a.max_sums) * (a.d_v + 2);
     }
     const struct layout r = layout_of(&a);
     const int64_t after = a.n_spans > 1 ? max_i64(joined, r.scores * n_tasks) : 0;
@@ -229,7 +254,7 @@ static struct sums sums_at(const struct attn *a, float *at) {
 
 struct unit {
     int64_t group, seq;
-    int64_t first;         // first query; heads of a token are adjacent
+    int64_t first;         // first query, heads of a token are adjacent; if is_apart: the token
     int n;                 // queries
     float slope[Q_PANELS]; // factor of the mask (ALiBi), per query
 };
@@ -246,26 +271,32 @@ static float slope_of(const struct attn *a, int64_t h) {
     return h < n ? powf(m0, (float) (h + 1)) : powf(m1, (float) (2 * (h - n) + 1));
 }
 
-// Units of tokens that see the same keys are adjacent. If tokens see different keys, the units of a token are adjacent: the heads
-// of a key share pages of memory.
-static struct unit unit_of(const struct attn *a, int64_t i) {
-    const int64_t group = a->is_apart ? i % a->n_groups : i / a->n_blocks % a->n_groups;
-    const int64_t block = a->is_apart ? i / a->n_groups % a->n_blocks : i % a->n_blocks;
-    struct unit u = {.group = group, .seq = i / a->n_blocks / a->n_groups, .first = block * a->q_rows};
-    const int64_t n = a->n_heads * a->q->ne[1] - u.first;
-    u.n = (int) min_i64(n, a->q_rows);
-    for (int j = 0; j < u.n; j++) {
-        u.slope[j] = slope_of(a, u.group * a->n_heads + (u.first + j) % a->n_heads);
-    }
-    return u;
-}
-
 static int64_t unit_head(const struct attn *a, const struct unit *u, int j) {
-    return u->group * a->n_heads + (u->first + j) % a->n_heads;
+    return u->group * a->n_heads + (a->is_apart ? j : (u->first + j) % a->n_heads);
 }
 
 static int64_t unit_token(const struct attn *a, const struct unit *u, int j) {
-    return (u->first + j) / a->n_heads;
+    return a->is_apart ? u->first : (u->first + j) / a->n_heads;
+}
+
+// Units of tokens that see the same keys are adjacent. If is_apart, units of the same token are adjacent.
+static struct unit unit_of(const struct attn *a, int64_t i) {
+    struct unit u = {.n = (int) a->q_rows};
+    if (a->is_apart) {
+        const int64_t n = a->n_groups / a->unit_groups;
+        u.group = i % n * a->unit_groups;
+        u.first = i / n % a->q->ne[1];
+        u.seq = i / n / a->q->ne[1];
+    } else {
+        u.group = i / a->n_blocks % a->n_groups;
+        u.first = i % a->n_blocks * a->q_rows;
+        u.seq = i / a->n_blocks / a->n_groups;
+        u.n = (int) min_i64(a->n_heads * a->q->ne[1] - u.first, a->q_rows);
+    }
+    for (int j = 0; j < u.n; j++) {
+        u.slope[j] = slope_of(a, unit_head(a, &u, j));
+    }
+    return u;
 }
 
 static const char *mask_row(const struct attn *a, const struct unit *u, int j) {
@@ -366,7 +397,8 @@ static bool are_apart(const struct attn *a) {
 
 // Returns the part that starts at query j.
 static struct part part_at(const struct attn *a, const struct unit *u, int j, struct sets *sets) {
-    struct part part = {.first = j, .n = u->n - j, .n_keys = a->n_kv};
+    const int end = a->is_apart ? (j / (int) a->n_heads + 1) * (int) a->n_heads : u->n; // a part has queries of one group
+    struct part part = {.first = j, .n = end - j, .n_keys = a->n_kv};
     if (a->mask == NULL) {
         return part;
     }
@@ -377,7 +409,7 @@ static struct part part_at(const struct attn *a, const struct unit *u, int j, st
     int64_t n_rows = 1, n_seen = sets->n_row;
     part.n_keys = sets->n_row;
     part.words = sets->of_row;
-    for (part.n = 1; j + part.n < u->n; part.n++) {
+    for (part.n = 1; j + part.n < end; part.n++) {
         const char *row = mask_row(a, u, j + part.n);
         if (row == last) {
             continue;
@@ -679,15 +711,15 @@ static bool values_by_panels(
 
 // ---- spans ----
 
-// The heads of k and v that a unit reads.
+// The heads of k and v that a part reads.
 struct source {
     struct side k, v;
 };
 
-static struct source source_of(const struct attn *a, const struct unit *u) {
+static struct source source_of(const struct attn *a, const struct unit *u, const struct part *part) {
     struct source from = {.k = {.t = a->k}, .v = {.t = a->v}};
     if (a->n_kv > 0) { // without keys, k and v may have no memory
-        const int64_t head = u->group * a->n_heads;
+        const int64_t head = unit_head(a, u, part->first);
         from.k.head = cpu_row_at(a->k, 0, head / (a->q->ne[2] / a->k->ne[2]), u->seq / (a->q->ne[3] / a->k->ne[3]));
         from.v.head = cpu_row_at(a->v, 0, head / (a->q->ne[2] / a->v->ne[2]), u->seq / (a->q->ne[3] / a->v->ne[3]));
     }
@@ -772,7 +804,7 @@ static int64_t part_spans(const struct attn *a, const struct part *part) {
 // Computes the sums of span i.
 static void span_run(
     const struct attn *a, const struct unit *u, const struct part *part, const struct layout *r, int64_t i, struct sums *t) {
-    const struct source from = source_of(a, u);
+    const struct source from = source_of(a, u, part);
     const int64_t n_spans = part_spans(a, part), n_tiles = (part->n_keys + K_ROWS - 1) / K_ROWS;
     int64_t k = i * n_tiles / n_spans * K_ROWS; // index among the keys of the part
     const int64_t end = min_i64((i + 1) * n_tiles / n_spans * K_ROWS, part->n_keys);
@@ -806,11 +838,10 @@ static void sums_join(const struct attn *a, const struct part *part, struct sums
 
 // ---- units ----
 
-// Computes the sums of span `only` of each part of a unit. If `only` is negative, computes and joins all spans; `second` has
-// memory for the sums of one span.
+// Computes the sums of span `only` of each part of a unit. If `only` is negative, computes all spans and joins them; `next` has
+// memory for the sums of a span.
 static void unit_run(const struct attn *a, const struct unit *u, int64_t only, const struct layout *r, struct sets *sets,
-    struct sums *t, float *second) {
-    struct sums next = sums_at(a, second);
+    struct sums *t, struct sums *next) {
     for (int j = 0; j < u->n;) {
         const struct part part = part_at(a, u, j, sets);
         j += part.n;
@@ -826,8 +857,8 @@ static void unit_run(const struct attn *a, const struct unit *u, int64_t only, c
         }
         span_run(a, u, &part, r, max_i64(only, 0), t);
         for (int64_t i = 1; only < 0 && i < n_spans; i++) {
-            span_run(a, u, &part, r, i, &next);
-            sums_join(a, &part, t, &next);
+            span_run(a, u, &part, r, i, next);
+            sums_join(a, &part, t, next);
         }
     }
 }
@@ -852,10 +883,12 @@ static void run_spans(
     const int64_t n_each = sums_floats(a);
     struct sets sets = sets_at(a, r);
     for (int64_t i = cpu_chunk_next(p); i < a->n_units * a->n_spans; i = cpu_chunk_next(p)) {
-        const struct unit u = unit_of(a, i / a->n_spans);
+        const int64_t span = i / a->n_units, unit = i % a->n_units; // all units before the next span: see attn_split
+        const struct unit u = unit_of(a, unit);
         struct sums t = sums_at(a, r->own);
-        unit_run(a, &u, i % a->n_spans, r, &sets, &t, NULL);
-        memcpy(joined + i * n_each, r->own, (size_t) n_each * sizeof *joined); // tasks that write adjacent sums would be slow
+        unit_run(a, &u, span, r, &sets, &t, NULL);
+        memcpy(joined + (unit * a->n_spans + span) * n_each, r->own,
+            (size_t) n_each * sizeof *joined); // tasks that write adjacent sums would be slow
     }
     cpu_barrier(p);
     int64_t i, end;
@@ -872,9 +905,9 @@ static void run_spans(
 }
 
 static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    struct attn a = attn_of(p->k, op, false);
-    if (are_apart(&a)) {
-        a = attn_of(p->k, op, true);
+    struct attn a = attn_of(p->k, op);
+    if (a.q->ne[1] == 1 || are_apart(&a)) {
+        attn_split(&a, p->nth);
     }
     struct layout r = layout_of(&a);
     float *after = (float *) p->work + r.end * p->nth; // see work_size_by
@@ -886,8 +919,17 @@ static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
     struct sets sets = sets_at(&a, &r);
     for (int64_t i = cpu_chunk_next(p); i < a.n_units; i = cpu_chunk_next(p)) {
         const struct unit u = unit_of(&a, i);
-        struct sums t = sums_at(&a, r.own);
-        unit_run(&a, &u, -1, &r, &sets, &t, after + r.scores * p->ith);
+        const struct part all = {.n = u.n};
+        struct sums t = sums_at(&a, r.own), next = sums_at(&a, after + r.scores * p->ith);
+        if (a.unit_groups == 1) {
+            unit_run(&a, &u, -1, &r, &sets, &t, &next);
+        } else {
+            unit_run(&a, &u, 0, &r, &sets, &t, NULL);
+            for (int64_t k = 1; k < a.n_spans; k++) {
+                unit_run(&a, &u, k, &r, &sets, &next, NULL);
+                sums_join(&a, &all, &t, &next);
+            }
+        }
         unit_finish(&a, op, &u, &t);
     }
 }
