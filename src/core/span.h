@@ -244,6 +244,7 @@ static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk 
 // Returns n such that all sources after the first n are NULL. n is 2 or GGML_MAX_SRC.
 static inline int berth_span_n_src(const struct ggml_tensor *node) {
     uintptr_t more = 0;
+#pragma GCC unroll 16
     for (int s = 2; s < GGML_MAX_SRC; s++) {
         more |= (uintptr_t) node->src[s];
     }

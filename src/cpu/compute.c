@@ -225,7 +225,24 @@ static inline enum ggml_status node_check_tensors(
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status node_check(struct berth_span_walk *walk, const struct ggml_tensor *node, int i) {
+struct needs {
+    int n_threads, n_cpus; // input: threads and usable processors
+    int n_tasks;           // maximum over the nodes
+    size_t work_size;      // bytes; maximum over the nodes
+};
+
+static inline void needs_add(struct needs *needs, const struct cpu_op_row *row, const struct ggml_tensor *node) {
+    if (needs->n_threads == 1 && row->work_size == NULL) {
+        return;
+    }
+    const int n = node_tasks(row, node, needs->n_threads, needs->n_cpus);
+    const size_t size = row->work_size != NULL ? row->work_size(node, n) : 0;
+    needs->n_tasks = max_int(n, needs->n_tasks);
+    needs->work_size = max_size(size, needs->work_size);
+}
+
+static inline enum ggml_status node_check(
+    struct berth_span_walk *walk, const struct ggml_tensor *node, int i, struct needs *needs) {
     if (node == NULL) {
         return shim_error(GGML_STATUS_FAILED, "node %d is NULL", i);
     }
@@ -236,30 +253,22 @@ static enum ggml_status node_check(struct berth_span_walk *walk, const struct gg
         return GGML_STATUS_SUCCESS;
     }
     const struct cpu_op_row *row = cpu_op_row(node->op);
+    const bool is_empty = cpu_is_empty(node);
     // walk is NULL if libggml-base has already checked the tensors.
     if (walk != NULL && row != NULL && row->run != NULL && node_check_tensors(walk, row, node, i) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
-    if (BERTH_UNLIKELY(row == NULL || !cpu_row_supports(row, node))) {
+    // An op with an empty result does not run, so its sources need not be supported.
+    if (BERTH_UNLIKELY(row == NULL || (!is_empty && row->supports != NULL && !row->supports(node)))) {
         return shim_error(GGML_STATUS_FAILED,
             "node %d '%s': the CPU backend does not support %s with sources %s and %s and result %s", i, node->name,
             ggml_op_name(node->op), node->src[0] != NULL ? ggml_type_name(node->src[0]->type) : "none",
             node->src[1] != NULL ? ggml_type_name(node->src[1]->type) : "none", ggml_type_name(node->type));
     }
+    if (row->run != NULL && !is_empty) {
+        needs_add(needs, row, node);
+    }
     return GGML_STATUS_SUCCESS;
-}
-
-struct needs {
-    int n_threads, n_cpus; // input: threads and usable processors
-    int n_tasks;           // maximum over the nodes
-    size_t work_size;      // bytes; maximum over the nodes
-};
-
-static void needs_add(struct needs *needs, const struct cpu_op_row *row, const struct ggml_tensor *node) {
-    const int n = node_tasks(row, node, needs->n_threads, needs->n_cpus);
-    const size_t size = row->work_size != NULL ? row->work_size(node, n) : 0;
-    needs->n_tasks = max_int(n, needs->n_tasks);
-    needs->work_size = max_size(size, needs->work_size);
 }
 
 static size_t needs_work_size(const struct needs *needs) {
@@ -274,13 +283,8 @@ static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct bert
         }
     }
     for (int i = 0; i < graph->n_nodes; i++) {
-        const struct ggml_tensor *node = graph->nodes[i];
-        if (node_check(walk, node, i) != GGML_STATUS_SUCCESS) {
+        if (node_check(walk, graph->nodes[i], i, needs) != GGML_STATUS_SUCCESS) {
             return GGML_STATUS_FAILED;
-        }
-        const struct cpu_op_row *row = node_row(node);
-        if (row != NULL) {
-            needs_add(needs, row, node);
         }
     }
     return GGML_STATUS_SUCCESS;

@@ -27,11 +27,10 @@ static bool add_supports(const struct ggml_tensor *op) {
            (op->type == a->type || cpu_is_float(op->type)) && ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
-// True if the op can be computed as one long row.
-static bool binary_is_flat(const struct ggml_tensor *op) {
+// True if op and src[0] can be computed as one long row.
+static bool is_flat(const struct ggml_tensor *op) {
     return cpu_is_f32_dense(op) && op->nb[1] == op->nb[0] * (size_t) op->ne[0] && op->nb[2] == op->nb[1] * (size_t) op->ne[1] &&
-           op->nb[3] == op->nb[2] * (size_t) op->ne[2] && cpu_are_same_layout(op, op->src[0]) &&
-           cpu_are_same_layout(op, op->src[1]);
+           op->nb[3] == op->nb[2] * (size_t) op->ne[2] && cpu_are_same_layout(op, op->src[0]);
 }
 
 static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, cpu_row2_t row2) {
@@ -64,7 +63,7 @@ static void binary_run_rows(const struct cpu_params *p, struct ggml_tensor *op, 
 }
 
 static void binary_run(const struct cpu_params *p, struct ggml_tensor *op, cpu_row2_t row2) {
-    if (binary_is_flat(op)) {
+    if (is_flat(op) && cpu_are_same_layout(op, op->src[1])) {
         binary_run_flat(p, op, row2);
         return;
     }
@@ -103,10 +102,10 @@ typedef void (*map_t)(const struct cpu_kernels *k, const struct ggml_tensor *op,
 
 static bool map_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    return a != NULL && cpu_is_float(a->type) && cpu_is_float(op->type) && ggml_are_same_shape(a, op);
+    return a != NULL && cpu_is_float(a->type) && cpu_is_float(op->type) && cpu_are_same_shape(a, op);
 }
 
-static void map_run(const struct cpu_params *p, struct ggml_tensor *op, map_t map) {
+static __attribute__((noinline)) void map_run_pieces(const struct cpu_params *p, struct ggml_tensor *op, map_t map) {
     const struct ggml_tensor *a = op->src[0];
     float buf_x[CPU_PIECE], buf_y[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
@@ -115,6 +114,14 @@ static void map_run(const struct cpu_params *p, struct ggml_tensor *op, map_t ma
         float *to = cpu_row_target(op, y, it.i0, buf_y);
         map(p->k, op, it.n, to, x);
         cpu_row_store(p->k, op, y, it.i0, it.n, to);
+    }
+}
+
+static void map_run(const struct cpu_params *p, struct ggml_tensor *op, map_t map) {
+    if (p->nth == 1 && is_flat(op)) {
+        map(p->k, op, op->ne[0] * op->ne[1] * op->ne[2] * op->ne[3], op->data, op->src[0]->data);
+    } else {
+        map_run_pieces(p, op, map);
     }
 }
 
