@@ -54,7 +54,7 @@ static bool has_amx(void) {
 #define AVX2(X, tier) \
     X(tier, dot_f) X(tier, gemm_f) X(tier, quantize) X(tier, dot_q) X(tier, gemm_q) X(tier, gemv_q) X(tier, widen) X(tier, vec)
 #define AVXVNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
-#define AVX512(X, tier) X(tier, dot_f) X(tier, gemm_f) X(tier, gemm_q) X(tier, gemv_q) X(tier, vec)
+#define AVX512(X, tier) X(tier, dot_f) X(tier, gemm_f) X(tier, gemm_q) X(tier, gemv_q) X(tier, widen) X(tier, vec)
 #define VNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
 #define AMX(X, tier) X(tier, gemm_q)
 
