@@ -47,7 +47,13 @@ static const uint8_t order_low_high[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7
 
 #define BYTE_ALL(v) VI_OP(set1_epi8)((char) (v))
 #define LOW4(v) VI_AND(v, BYTE_ALL(15))
-#define HIGH4(v) LOW4(VI_OP(srli_epi16)(v, 4))
+#ifdef __GFNI__
+// A matrix of VGF2P8AFFINEQB: moves n bits of a byte from bit `from` to bit 0. One instruction replaces a shift and a mask.
+#    define BITS_MATRIX(n, from) ((long long) (0x0102040810204080ull << (8 * (from)) & ~0ull << (64 - 8 * (n))))
+#    define HIGH4(v) _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(BITS_MATRIX(4, 4)), 0)
+#else
+#    define HIGH4(v) LOW4(VI_OP(srli_epi16)(v, 4))
+#endif
 
 // ---- quads ----
 
@@ -103,43 +109,40 @@ UNPACK_INLINE VI table_iq4_all(void) {
 // ---- scales of blocks of 32 ----
 
 #ifdef __AVX512F__
-// Returns n_words words of 16 bits of each of 16 blocks, from byte `at` of a block. Each load reads two or four blocks. The last load
-// ends with the last block.
-UNPACK_INLINE __m512i words_of_blocks(const char *b, const int size, const int at, const int n_words) {
-    const int per = 3 * size + at + 2 * n_words <= 64 ? 4 : 2;
+// Returns two words of 16 bits of each of 16 blocks, from byte `at` of a block: as one lane (is_dword), or the first words in the
+// lower half and the second words in the upper half. Each load reads two or four blocks. The last load ends with the last block.
+UNPACK_INLINE __m512i words_of_blocks(const char *b, const int size, const int at, const bool is_dword) {
+    const int per = 3 * size + at + 4 <= 64 ? 4 : 2;
     const int over = (16 - per) * size + 64 - 16 * size, back = over > 0 ? over : 0;
     uint16_t which[32];
     for (int i = 0; i < 32; i++) {
-        const int block = i / n_words % 16;
-        which[i] = (uint16_t) ((block % per * size + at + (block >= 16 - per ? back : 0)) / 2 + i % n_words);
+        const int block = is_dword ? i / 2 : i % 16, second = is_dword ? i % 2 : i / 16;
+        which[i] = (uint16_t) ((block % per * size + at + (block >= 16 - per ? back : 0)) / 2 + second);
     }
     const __m512i index = _mm512_loadu_si512(which);
-    const uint32_t some = (1u << (per * n_words)) - 1;
+    const uint32_t first = (1u << per) - 1, some = is_dword ? (1u << (2 * per)) - 1 : first | first << 16;
     __m512i all = _mm512_setzero_si512();
     _Pragma("GCC unroll 8") for (int i = 0; i < 16 / per; i++) {
         const char *from = b + i * per * size - (i == 16 / per - 1 ? back : 0);
-        all = _mm512_mask_permutexvar_epi16(all, some << (i * per * n_words), index, _mm512_loadu_si512(from));
+        all = _mm512_mask_permutexvar_epi16(all, some << (i * per * (1 + is_dword)), index, _mm512_loadu_si512(from));
     }
     return all;
 }
 
-UNPACK_INLINE __m512 f16_of_lanes(__m512i words) {
-    return _mm512_cvtph_ps(_mm512_castsi512_si256(words));
-}
 UNPACK_INLINE V f16_of_blocks(const char *b, const int size) {
-    return f16_of_lanes(words_of_blocks(b, size, 0, 1));
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(words_of_blocks(b, size, 0, false)));
 }
 UNPACK_INLINE VI dwords_of_blocks(const char *b, const int size, const int at) {
-    return words_of_blocks(b, size, at, 2);
+    return words_of_blocks(b, size, at, true);
 }
 UNPACK_INLINE void two_f16_of_blocks(struct x_chunk *x, const char *b, const int size) {
-    const __m512i both = words_of_blocks(b, size, 0, 2);
-    x->scale = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(both));
-    x->min = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)));
+    const __m512i words = words_of_blocks(b, size, 0, false);
+    x->scale = _mm512_cvtph_ps(_mm512_castsi512_si256(words));
+    x->min = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(words, 1));
 }
 // Bytes at odd addresses are the high bytes of words.
 UNPACK_INLINE V scales_of_mxfp4(const char *b) {
-    const __m512i e = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(words_of_blocks(b, sizeof(block_mxfp4), 0, 1)));
+    const __m512i e = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(words_of_blocks(b, sizeof(block_mxfp4), 0, false)));
     const __m512i v = _mm512_and_si512(_mm512_mask_srli_epi32(e, 0xaaaa, e, 8), _mm512_set1_epi32(255));
     const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(v, _mm512_set1_epi32(1)), 23);
     const __mmask16 is_least = _mm512_cmplt_epi32_mask(v, _mm512_set1_epi32(2));
@@ -289,6 +292,23 @@ UNPACK_INLINE void put_mins(struct x_chunk *x, __m128i bytes, const uint16_t *d)
     }
 }
 
+// Stores the scales and minima of q4_K and q5_K, which have 8 of each. d: the factors of both.
+UNPACK_INLINE void put_nibbles_scales(struct x_chunk *x, __m128i bytes, const uint16_t *d) {
+#ifdef __AVX512F__
+    int32_t two;
+    memcpy(&two, d, sizeof two);
+    const __m512i in_halves = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    const __m512i order = _mm512_setr_epi32(0, 0, 2, 2, 4, 4, 6, 6, 1, 1, 3, 3, 5, 5, 7, 7);
+    const __m512 factors = _mm512_permutexvar_ps(in_halves, _mm512_castps128_ps512(_mm_cvtph_ps(_mm_cvtsi32_si128(two))));
+    const __m512 all = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), factors);
+    x->scale = _mm512_permutexvar_ps(order, all);
+    x->min = _mm512_permutexvar_ps(_mm512_add_epi32(order, _mm512_set1_epi32(8)), all);
+#else
+    put_scales(x, IN_NIBBLES(bytes, 0), d);
+    put_mins(x, IN_NIBBLES(bytes, 8), d + 1);
+#endif
+}
+
 // Bits of two, four or eight runs share bytes. A lane's number is 8 * e + i.
 #ifdef __AVX512F__
 #    define LANE_E(l) ((l) / 8)
@@ -307,13 +327,24 @@ UNPACK_INLINE void put_mins(struct x_chunk *x, __m128i bytes, const uint16_t *d)
 UNPACK_INLINE __m512i quad_index(__m512i first, int j) {
     return _mm512_add_epi32(first, _mm512_set1_epi32(j));
 }
+// Returns n bits of each byte, from bit from(lane). Two lanes of the same 8 bytes have the same bits.
+#    ifdef __GFNI__
+#        define BITS_OF_LANES(v, n, from) \
+            _mm512_gf2p8affine_epi64_epi8(v, \
+                _mm512_setr_epi64(BITS_MATRIX(n, from(0)), BITS_MATRIX(n, from(2)), BITS_MATRIX(n, from(4)), \
+                    BITS_MATRIX(n, from(6)), BITS_MATRIX(n, from(8)), BITS_MATRIX(n, from(10)), BITS_MATRIX(n, from(12)), \
+                    BITS_MATRIX(n, from(14))), \
+                0)
+#    else
+#        define BITS_OF_LANES(v, n, from) VI_AND(_mm512_srlv_epi32(v, EACH_LANE(from)), BYTE_ALL((1 << (n)) - 1))
+#    endif
 UNPACK_INLINE __m512i nibbles_256(const uint8_t *qs, int j) {
     const __m512i q = _mm512_permutex2var_epi32(VI_LOAD(qs), quad_index(EACH_LANE(QUAD_I), j), VI_LOAD(qs + 64));
-    return LOW4(_mm512_srlv_epi32(q, EACH_LANE(BIT_NIBBLE)));
+    return BITS_OF_LANES(q, 4, BIT_NIBBLE);
 }
 UNPACK_INLINE __m512i pairs_256(const uint8_t *qs, int j) {
     const __m512i q = _mm512_permutexvar_epi32(quad_index(EACH_LANE(QUAD_EIGHTS), j), VI_LOAD(qs));
-    return VI_AND(_mm512_srlv_epi32(q, EACH_LANE(BIT_PAIR)), BYTE_ALL(3));
+    return BITS_OF_LANES(q, 2, BIT_PAIR);
 }
 // Rotates lanes, so that the bits of a lane's run get to the position that `mask` selects, and adds these bits to v.
 UNPACK_INLINE __m512i or_rotated(__m512i v, __m512i raw, __m512i index, __m512i by, int mask) {
@@ -413,16 +444,15 @@ UNPACK_INLINE void bytes_iq4_xs(struct x_chunk *x, const block_iq4_xs *b) {
 }
 #endif
 
-#define LANES_K(type, scales_in_order, put_min) \
+#define LANES_K(type, put) \
     UNPACK_INLINE void lanes_##type(struct x_chunk *x, const block_##type *b) { \
         const __m128i scales = scales_##type(b); \
-        put_scales(x, scales_in_order, &b->d); \
-        put_min; \
+        put; \
         bytes_##type(x, b); \
     }
-LANES_K(q4_K, IN_NIBBLES(scales, 0), put_mins(x, IN_NIBBLES(scales, 8), &b->dmin))
-LANES_K(q5_K, IN_NIBBLES(scales, 0), put_mins(x, IN_NIBBLES(scales, 8), &b->dmin))
-LANES_K(q2_K, IN_EIGHTS(scales), put_mins(x, IN_EIGHTS(mins_q2_K(b)), &b->dmin))
-LANES_K(q3_K, IN_EIGHTS(scales), (void) 0)
-LANES_K(q6_K, IN_EIGHTS(scales), (void) 0)
-LANES_K(iq4_xs, IN_LOW_HIGH(scales), (void) 0)
+LANES_K(q4_K, put_nibbles_scales(x, scales, &b->d))
+LANES_K(q5_K, put_nibbles_scales(x, scales, &b->d))
+LANES_K(q2_K, put_scales(x, IN_EIGHTS(scales), &b->d); put_mins(x, IN_EIGHTS(mins_q2_K(b)), &b->dmin))
+LANES_K(q3_K, put_scales(x, IN_EIGHTS(scales), &b->d))
+LANES_K(q6_K, put_scales(x, IN_EIGHTS(scales), &b->d))
+LANES_K(iq4_xs, put_scales(x, IN_LOW_HIGH(scales), &b->d))

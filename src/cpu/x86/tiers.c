@@ -46,7 +46,7 @@ static bool may_use_tiles(void) {
 }
 
 static bool has_amx(void) {
-    return cpu_features()->amx_int8 && has_vnni() && may_use_tiles();
+    return cpu_features()->amx_int8 && __builtin_cpu_supports("gfni") && has_vnni() && may_use_tiles();
 }
 
 // In the order in which the files fill the table: gemm_q keeps slots of an older tier. The tiers sse42 and avx use the files of avx2
@@ -56,7 +56,7 @@ static bool has_amx(void) {
 #define AVXVNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
 #define AVX512(X, tier) X(tier, dot_f) X(tier, gemm_f) X(tier, gemm_q) X(tier, gemv_q) X(tier, widen) X(tier, vec)
 #define VNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
-#define AMX(X, tier) X(tier, gemm_q)
+#define AMX(X, tier) X(tier, gemv_q) X(tier, gemm_q)
 
 CPU_TIER_FILES(sse42, AVX2)
 CPU_TIER_FILES(avx, AVX2)
