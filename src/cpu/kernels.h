@@ -65,7 +65,7 @@ struct cpu_gemm {
     struct cpu_gemm_rows rows;
 };
 
-#define CPU_GEMV_COLS 8
+#define CPU_GEMV_COLS 16
 
 // A product with few columns. The rows of x have the slot's type and are not packed. Each column is packed separately.
 struct cpu_gemv {

@@ -87,18 +87,20 @@ void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op) {
     while (runs.least > 4 && (runs.n_rows + runs.least - 1) / runs.least * n_batches < 4 * p->nth) {
         runs.least /= 2;
     }
-    const int64_t n = n_runs(&runs);
+    const int64_t n = n_runs(&runs), n_cols = b->ne[1];
+    const int64_t n_passes = (n_cols + CPU_GEMV_COLS - 1) / CPU_GEMV_COLS;
     for (int64_t i = cpu_chunk_next(p); i < n * n_batches; i = cpu_chunk_next(p)) {
         int64_t r0;
         const int64_t r1 = run_at(&runs, i % n, &r0), i2 = i / n % op->ne[2], i3 = i / n / op->ne[2];
         const char *row = cpu_row_at(a, r0, i2 / (b->ne[2] / a->ne[2]), i3 / (b->ne[3] / a->ne[3]));
-        for (int64_t c = 0; c < b->ne[1]; c += CPU_GEMV_COLS) {
-            const int nc = b->ne[1] - c < CPU_GEMV_COLS ? (int) (b->ne[1] - c) : CPU_GEMV_COLS;
+        for (int64_t pass = 0; pass < n_passes; pass++) { // equal passes: no pass has few columns
+            const int64_t c = n_cols * pass / n_passes;
+            const int nc = (int) (n_cols * (pass + 1) / n_passes - c);
             float *s[CPU_GEMV_COLS];
             const void *columns[CPU_GEMV_COLS];
             for (int j = 0; j < nc; j++) {
                 s[j] = (float *) (void *) cpu_row_at(op, c + j, i2, i3) + r0;
-                columns[j] = (const char *) p->work + size * (size_t) ((i3 * b->ne[2] + i2) * b->ne[1] + c + j);
+                columns[j] = (const char *) p->work + size * (size_t) ((i3 * b->ne[2] + i2) * n_cols + c + j);
             }
             cpu_gemv_columns(g, a->ne[0], s, row, a->nb[1], (int) (r1 - r0), columns, nc);
         }
