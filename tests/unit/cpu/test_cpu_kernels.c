@@ -244,8 +244,8 @@ static void check_tier(void) {
             continue;
         }
         const int64_t blck = ggml_blck_size((enum ggml_type) t);
-        const int64_t lengths[] = {blck, 3 * blck, 4 * blck, blck == 1 ? 1003 : N_MAX};
-        for (int i = 0; i < 4; i++) {
+        const int64_t lengths[] = {blck, 3 * blck, 4 * blck, blck == 1 ? 1003 : N_MAX, blck == 1 ? 96 : 5 * blck};
+        for (int i = 0; i < 5; i++) {
             struct subject s = subject_new((enum ggml_type) t, lengths[i]);
             check_dots(&s);
             check_gemv(&s);
@@ -403,8 +403,8 @@ static void check_rows(void) {
     }
 }
 
-static void test_tiers(void **state) {
-    (void) state;
+// Calls check for each tier that this machine supports.
+static void each_tier(void (*check)(void)) {
     cpu_init();
     numbers();
     tier = cpu_kernels_portable;
@@ -412,11 +412,20 @@ static void test_tiers(void **state) {
         if (t->has()) {
             t->fill(&tier);
             tier_name = t->name;
-            check_tier();
-            check_powers();
-            check_rows();
+            check();
         }
     }
+}
+
+static void test_products(void **state) {
+    (void) state;
+    each_tier(check_tier);
+    each_tier(check_powers);
+}
+
+static void test_rows(void **state) {
+    (void) state;
+    each_tier(check_rows);
 }
 
 // A row and a column have very large elements, but at different positions. The result must be finite.
@@ -543,7 +552,7 @@ static void expect_angle(const char *slot, float x, float got, double want) {
     }
 }
 
-static void check_angles(int64_t n, uint32_t *state) {
+static void check_angles_of(int64_t n, uint32_t *state) {
     const size_t size = (size_t) n * sizeof(float);
     float *x = walled(size), *c = walled(size), *s = walled(size);
     for (int64_t i = 0; i < n; i++) {
@@ -564,24 +573,21 @@ static void check_angles(int64_t n, uint32_t *state) {
     walled_free(s, size);
 }
 
-static void test_angles(void **state) {
-    (void) state;
-    cpu_init();
-    tier = cpu_kernels_portable;
-    for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
-        if (t->has()) {
-            t->fill(&tier);
-            tier_name = t->name;
-            uint32_t any = 1;
-            for (int64_t i = 0; i < 20000; i++) {
-                check_angles(1 + i % 13, &any);
-            }
-        }
+static void check_angles(void) {
+    uint32_t any = 1;
+    for (int64_t i = 0; i < 20000; i++) {
+        check_angles_of(1 + i % 13, &any);
     }
 }
 
+static void test_angles(void **state) {
+    (void) state;
+    each_tier(check_angles);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiers), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_large), cmocka_unit_test(test_nan_with_payload), cmocka_unit_test(test_angles)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_far_scales), cmocka_unit_test(test_large), cmocka_unit_test(test_nan_with_payload),
+        cmocka_unit_test(test_angles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
