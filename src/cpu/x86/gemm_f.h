@@ -12,9 +12,9 @@
 #ifdef __AVX512F__
 #    define MR 32
 #    define NR 12
-#    define MIN_COLS_F32 24
-#    define MIN_COLS_F16 17
-#    define MIN_COLS_BF16 20
+#    define MIN_COLS_F32 33
+#    define MIN_COLS_F16 33
+#    define MIN_COLS_BF16 33
 #else
 #    ifndef MR // smaller in the tier sse42
 #        define MR 16

@@ -46,7 +46,8 @@ static bool may_use_tiles(void) {
 }
 
 static bool has_amx(void) {
-    return cpu_features()->amx_int8 && __builtin_cpu_supports("gfni") && has_vnni() && may_use_tiles();
+    const struct cpu_features *f = cpu_features();
+    return f->amx_int8 && __builtin_cpu_supports("gfni") && has_vnni() && may_use_tiles();
 }
 
 // In the order in which the files fill the table: gemm_q keeps slots of an older tier. The tiers sse42 and avx use the files of avx2
@@ -66,13 +67,16 @@ CPU_TIER_FILES(avx512, AVX512)
 CPU_TIER_FILES(vnni, VNNI)
 CPU_TIER_FILES(amx, AMX)
 
-// The cosine and sine of avx2 need fused multiply-adds to be exact for angles of up to 2^30. The tier sse42 has no tiles: their
-// sums would not fit into the registers.
+// The cosine and sine of avx2 need fused multiply-adds to be exact for angles of up to 2^30. The tier sse42 has no tiles, and
+// multiplies floats column by column: the sums of a tile would not fit into the registers.
 static void fill_sse42_without_tiles(struct cpu_kernels *k) {
     const struct cpu_kernels before = *k;
     fill_sse42(k);
     k->cos_sin = before.cos_sin;
     memcpy(k->tile, before.tile, sizeof k->tile);
+    k->gemv[GGML_TYPE_F32].run_cols = NULL;
+    k->gemv[GGML_TYPE_F16].run_cols = NULL;
+    k->gemv[GGML_TYPE_BF16].run_cols = NULL;
 }
 
 static void fill_avx_without_angles(struct cpu_kernels *k) {
