@@ -10,18 +10,13 @@
 #define Y_QUAD(j, c, R) (8 * NR + (c) * (R) + 4 * (j))
 
 #include "cpu/x86/panel_q.h"
+#include "cpu/x86/tiles.h"
 
 #define K 32 // bytes of a run
 
 // Tile numbers (sums, columns, rows) of even and odd runs. Intrinsics require constants.
 #define EVEN 0, 1, 2
 #define ODD 3, 4, 5
-
-struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_size[16];
-    uint8_t n_rows[16];
-};
 
 #define CONFIG(n_cols) \
     { \
@@ -97,9 +92,8 @@ UNPACK_INLINE void rows16_run(int64_t n, float *s, int64_t ld_s, const char *x, 
 UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
     const bool has_min, const bool is_8bit) {
     (void) R, (void) is_8bit; // all bytes of x are unsigned here
-    struct tile_config saved; // other libraries may rely on their configuration
-    _tile_storeconfig(&saved);
-    _tile_loadconfig(&configs[(ny - 1) / 4]);
+    struct tile_config saved;
+    tiles_begin(&saved, &configs[(ny - 1) / 4]);
     for (int h = 0; h < nx; h += 16) { // the last panel of columns may have few columns
         if (ny > 12) {
             rows16_run(n, s + h, ld_s, x, h, nx - h, y, ny, has_min, 16);
@@ -111,11 +105,7 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
             rows16_run(n, s + h, ld_s, x, h, nx - h, y, ny, has_min, 4);
         }
     }
-    if (saved.palette != 0) {
-        _tile_loadconfig(&saved);
-    } else {
-        _tile_release(); // otherwise context switches save the tiles
-    }
+    tiles_end(&saved);
 }
 
 GEMM_Q_RUN(8bit, K, false, true)

@@ -47,7 +47,7 @@ static bool may_use_tiles(void) {
 
 static bool has_amx(void) {
     const struct cpu_features *f = cpu_features();
-    return f->amx_int8 && __builtin_cpu_supports("gfni") && has_vnni() && may_use_tiles();
+    return f->amx_int8 && f->amx_bf16 && __builtin_cpu_supports("gfni") && has_vnni() && may_use_tiles();
 }
 
 // In the order in which the files fill the table: gemm_q keeps slots of an older tier. The tiers sse42 and avx use the files of avx2
@@ -57,7 +57,7 @@ static bool has_amx(void) {
 #define AVXVNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
 #define AVX512(X, tier) X(tier, dot_f) X(tier, gemm_f) X(tier, gemm_q) X(tier, gemv_q) X(tier, widen) X(tier, vec)
 #define VNNI(X, tier) X(tier, gemv_q) X(tier, gemm_q)
-#define AMX(X, tier) X(tier, gemv_q) X(tier, gemm_q)
+#define AMX(X, tier) X(tier, gemv_q) X(tier, gemm_q) X(tier, bf16)
 
 CPU_TIER_FILES(sse42, AVX2)
 CPU_TIER_FILES(avx, AVX2)
