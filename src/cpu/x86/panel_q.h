@@ -15,8 +15,11 @@
 
 // With fewer columns, gemv_q.h, which multiplies all columns in one pass, is faster than packing rows. It takes longer per column of
 // q4_K, q5_K and iq4_xs, because it divides their runs of 32 elements in two.
-#define MIN_COLS (CPU_GEMV_COLS + 1)
-#define MIN_COLS_K32 13
+#define MIN_COLS_16 (CPU_GEMV_COLS + 1) // blocks of 256 with runs of 16 elements
+#define MIN_COLS_32 13                  // blocks of 256 with runs of 32 elements
+#ifndef MIN_COLS
+#    define MIN_COLS (CPU_GEMV_COLS + 1) // blocks of 32
+#endif
 #define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min)))
 #define Y_RUN(R) (NR * ((R) + 8))
 #ifndef Y_QUAD // byte offset of quad j of column c in a run
@@ -117,8 +120,8 @@ static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run
     panels_run_t run_16, panels_run_t run_16_min) {
 #define ROW(TYPE, type, y, how, R, n_step, has_min) \
     k->gemm[GGML_TYPE_##TYPE] = \
-        (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, (n_step) == 256 && (R) == 32 ? MIN_COLS_K32 : MIN_COLS, \
-            n_step, (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0}};
+        (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, (n_step) == 32 ? MIN_COLS : MIN_COLS_##R, n_step, \
+            (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0}};
     ROW(Q8_0, q8_0, offset_8bit, 8bit, 32, 32, 0)
     ROW(IQ4_NL, iq4_nl, offset_8bit, 8bit, 32, 32, 0)
     ROW(Q4_0, q4_0, offset_8, 32, 32, 32, 0)
