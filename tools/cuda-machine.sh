@@ -53,7 +53,7 @@ awk '{p += $2; f += $4; u += $6} $4 > 0 {bad = bad " " $1 "(" $4 ")"} $6 > 0 {no
     END {print "ops: " p " passed, " f " failed:" bad; print "unsupported " u ":" no}' "$logs/ops.txt"
 
 step "no allocation after reserve"
-for what in steps fill replay; do
+for what in steps fill replay experts; do
     timeout 120 "$build/cuda-promise" "$build/lib" $what > "$logs/promise-$what.log" 2>&1 || echo "FAIL cuda-promise $what: exit $?"
     tail -1 "$logs/promise-$what.log"
 done

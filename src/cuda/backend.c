@@ -161,8 +161,12 @@ static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
 // device fails and reports the reason.
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     struct cuda_backend *b = backend->context;
-    (void) params;
     cuda_mv_gather(graph);
+    if (!b->no_fusion && params != NULL && params->add_alloc_dep != NULL) {
+        cuda_ssm_keep(graph, params);
+        cuda_moe_keep(graph, params);
+        cuda_experts_keep(graph, params);
+    }
     const size_t size = cuda_graph_work_size(b, graph);
     if (size <= b->arena_size || atomic_load(&b->dev->is_lost) || cuda_device_enter(b->dev) != GGML_STATUS_SUCCESS) {
         return;

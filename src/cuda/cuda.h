@@ -122,6 +122,17 @@ bool cuda_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *
 bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t);
 // Moves products that read the same column next to each other, so that they can be fused.
 void cuda_mv_gather(struct ggml_cgraph *graph);
+// Requests that sources of a fusion keep their memory until its last node, so that the fused kernel can read them while it writes
+// its result. Called before memory is allocated.
+void cuda_ssm_keep(const struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params);
+void cuda_moe_keep(const struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params);
+void cuda_experts_keep(const struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params);
+// Requests that t keeps its memory until the node `until`, unless t is not allocated with the graph.
+void cuda_keep(struct ggml_backend_graph_optimize_params *params, const struct ggml_tensor *t, struct ggml_tensor *until);
+// Returns the index of the first node from i on that computes elements. Returns n_nodes if there is none.
+int cuda_next_computed(const struct ggml_cgraph *graph, int i);
+// Returns node i if it is an `op` that is computed. Otherwise returns NULL.
+struct ggml_tensor *cuda_node_at(const struct ggml_cgraph *graph, int i, enum ggml_op op);
 bool cuda_overlap(const struct ggml_tensor *a, const struct ggml_tensor *b);
 // For kernels in which each thread reads element i of `read` just before it writes element i of `result`. Returns whether the
 // tensors are disjoint or have identical addresses and layouts.

@@ -42,3 +42,26 @@ bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t)
     }
     return is_const;
 }
+
+int cuda_next_computed(const struct ggml_cgraph *graph, int i) {
+    while (i < graph->n_nodes) {
+        const struct cuda_op_row *row = cuda_op_row(graph->nodes[i]->op);
+        if (row == NULL || (row->run != NULL && ggml_nelements(graph->nodes[i]) > 0)) {
+            break;
+        }
+        i++;
+    }
+    return i;
+}
+
+struct ggml_tensor *cuda_node_at(const struct ggml_cgraph *graph, int i, enum ggml_op op) {
+    struct ggml_tensor *node = i < graph->n_nodes ? graph->nodes[i] : NULL;
+    return node != NULL && node->op == op && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 ? node : NULL;
+}
+
+void cuda_keep(struct ggml_backend_graph_optimize_params *params, const struct ggml_tensor *t, struct ggml_tensor *until) {
+    const struct ggml_tensor *root = t->view_src != NULL ? t->view_src : t;
+    if (root->op != GGML_OP_NONE) {
+        params->add_alloc_dep(params->user_data, (struct ggml_tensor *) root, until);
+    }
+}

@@ -16,6 +16,7 @@
     X(reduce) \
     X(conv) \
     X(recur) \
+    X(ssm) \
     X(train) \
     X(matmul) \
     X(mmid) \
@@ -81,9 +82,11 @@ bool cuda_supports_op(const struct cuda_device *dev, const struct ggml_tensor *o
 // ---- fusions ----
 
 // Longer fusions come first. A new struct cuda_fusion of op/*.c needs an entry here.
-extern const struct cuda_fusion cuda_fusion_mv, cuda_fusion_norm, cuda_fusion_rope_qkv, cuda_fusion_rope_set;
-static const struct cuda_fusion *const fusions[] = {
-    &cuda_fusion_mv, &cuda_fusion_norm, &cuda_fusion_rope_qkv, &cuda_fusion_rope_set, NULL};
+extern const struct cuda_fusion cuda_fusion_mv, cuda_fusion_norm, cuda_fusion_rope_qkv, cuda_fusion_rope_set, cuda_fusion_conv,
+    cuda_fusion_scan, cuda_fusion_gate, cuda_fusion_router, cuda_fusion_experts, cuda_fusion_expert_sum;
+static const struct cuda_fusion *const fusions[] = {&cuda_fusion_mv, &cuda_fusion_norm, &cuda_fusion_rope_qkv,
+    &cuda_fusion_rope_set, &cuda_fusion_conv, &cuda_fusion_scan, &cuda_fusion_gate, &cuda_fusion_router, &cuda_fusion_experts,
+    &cuda_fusion_expert_sum, NULL};
 
 const struct cuda_fusion *const *cuda_fusions(void) {
     return fusions;

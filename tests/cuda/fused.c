@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fused.c: cases with several ops that a backend may compute in one launch: norms with the ops before and after them, ROPE into a
-// cache, products of one column with norm, sum or gate.
+// cache, products of one column with norm, sum or gate, layers of experts, and parts of state space layers.
 
 #include "fused.h"
 
@@ -106,6 +106,114 @@ static void mv_cases(struct op_suite *s) {
     }
 }
 
+struct experts_case {
+    enum ggml_type type, type_down;
+    int64_t n_embd, n_ff, n_expert, n_used, n_token;
+    bool norm, geglu;
+};
+
+static struct ggml_tensor *flat(struct op_build *b, struct ggml_tensor *t) {
+    return ggml_reshape_1d(b->ctx, t, ggml_nelements(t));
+}
+
+// A layer of experts. Returns the weights of the selected experts and the sum of the experts' results, concatenated. The weights
+// come first, so that their nodes come before the products.
+static struct ggml_tensor *build_experts(struct op_build *b, const void *arg) {
+    const struct experts_case *c = arg;
+    struct ggml_context *ctx = b->ctx;
+    struct ggml_tensor *logits = op_input_range(b, GGML_TYPE_F32, NE(c->n_expert, c->n_token, 1, 1), -3.0f, 3.0f);
+    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->n_embd, 1, c->n_token, 1));
+    struct ggml_tensor *gate = op_input(b, c->type, NE(c->n_embd, c->n_ff, c->n_expert, 1));
+    struct ggml_tensor *up = op_input(b, c->type, NE(c->n_embd, c->n_ff, c->n_expert, 1));
+    struct ggml_tensor *down = op_input(b, c->type_down, NE(c->n_ff, c->n_embd, c->n_expert, 1));
+    struct ggml_tensor *probs = ggml_soft_max(ctx, logits);
+    struct ggml_tensor *sort = ggml_argsort(ctx, probs, GGML_SORT_ORDER_DESC);
+    struct ggml_tensor *ids = ggml_view_2d(ctx, sort, c->n_used, c->n_token, sort->nb[1], 0);
+    struct ggml_tensor *w = ggml_get_rows(ctx, ggml_reshape_3d(ctx, probs, 1, c->n_expert, c->n_token), ids);
+    if (c->norm) {
+        w = ggml_reshape_2d(ctx, w, c->n_used, c->n_token);
+        w = ggml_div(ctx, w, ggml_clamp(ctx, ggml_sum_rows(ctx, w), 6e-5f, 1e30f));
+        w = ggml_reshape_3d(ctx, w, 1, c->n_used, c->n_token);
+    }
+    struct ggml_tensor *g = ggml_mul_mat_id(ctx, gate, x, ids), *u = ggml_mul_mat_id(ctx, up, x, ids);
+    struct ggml_tensor *y = c->geglu ? ggml_geglu_split(ctx, g, u) : ggml_swiglu_split(ctx, g, u);
+    y = ggml_mul(ctx, ggml_mul_mat_id(ctx, down, y, ids), w);
+    struct ggml_tensor *sum = NULL;
+    for (int64_t i = 0; i < c->n_used; i++) {
+        struct ggml_tensor *slot = ggml_view_2d(ctx, y, c->n_embd, c->n_token, y->nb[2], (size_t) i * y->nb[1]);
+        sum = sum != NULL ? ggml_add(ctx, sum, slot) : slot;
+    }
+    return ggml_concat(ctx, flat(b, ggml_scale(ctx, w, 1.0f)), flat(b, ggml_cont(ctx, sum)), 0);
+}
+
+static void experts_cases(struct op_suite *s) {
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K};
+    static const int64_t tokens[] = {1, 4, 16, 70};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++) {
+            const struct experts_case c = {types[t], types[t] == GGML_TYPE_Q4_K && i % 2 == 1 ? GGML_TYPE_Q6_K : types[t], 256,
+                512, t == 3 ? 40 : 8, t == 4 ? 2 : 4, tokens[i], t != 1, t == 2};
+            op_case(s, "FUSED_EXPERTS", op_text("%s tokens %d", ggml_type_name(types[t]), (int) tokens[i]), OP_F32, build_experts,
+                &c);
+        }
+    }
+}
+
+struct ssm_case {
+    int64_t d_state, d_head, n_head, n_token, n_seq, d_conv;
+    bool in_place; // the convolution writes the last inputs over the first ones
+};
+
+// A convolution, its bias and activation, and the write of its last inputs into a cache.
+static struct ggml_tensor *build_ssm_conv(struct op_build *b, const void *arg) {
+    const struct ssm_case *c = arg;
+    struct ggml_context *ctx = b->ctx;
+    struct ggml_tensor *before = op_input(b, GGML_TYPE_F32, NE(c->d_conv - 1, c->n_head, c->n_seq, 1));
+    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(2 * c->n_head, c->n_token, c->n_seq, 1));
+    struct ggml_tensor *cache = c->in_place ? before : op_input(b, GGML_TYPE_F32, NE(c->d_conv - 1, c->n_head, c->n_seq, 1));
+    x = ggml_view_3d(ctx, x, c->n_head, c->n_token, c->n_seq, x->nb[1], x->nb[2], 0);
+    struct ggml_tensor *all = ggml_concat(ctx, before, ggml_transpose(ctx, x), 0);
+    struct ggml_tensor *last =
+        ggml_view_3d(ctx, all, c->d_conv - 1, c->n_head, c->n_seq, all->nb[1], all->nb[2], (size_t) c->n_token * sizeof(float));
+    struct ggml_tensor *kept = ggml_cpy(ctx, last, cache);
+    struct ggml_tensor *y = ggml_ssm_conv(ctx, all, op_input(b, GGML_TYPE_F32, NE(c->d_conv, c->n_head, 1, 1)));
+    y = ggml_silu(ctx, ggml_add(ctx, y, op_input(b, GGML_TYPE_F32, NE(c->n_head, 1, 1, 1))));
+    return ggml_concat(ctx, flat(b, kept), flat(b, y), 0);
+}
+
+// A scan, the write of its states into the cache, and the gate.
+static struct ggml_tensor *build_ssm_scan(struct op_build *b, const void *arg) {
+    const struct ssm_case *c = arg;
+    struct ggml_context *ctx = b->ctx;
+    struct ggml_tensor *s = op_input(b, GGML_TYPE_F32, NE(c->d_state, c->d_head, c->n_head, c->n_seq + 1));
+    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->d_head, c->n_head, c->n_token, c->n_seq));
+    struct ggml_tensor *dt = op_input(b, GGML_TYPE_F32, NE(c->n_head, c->n_token, c->n_seq, 1));
+    struct ggml_tensor *A = op_input_range(b, GGML_TYPE_F32, NE(c->d_head == 1 ? c->d_state : 1, c->n_head, 1, 1), -2.0f, 0.0f);
+    struct ggml_tensor *B = op_input(b, GGML_TYPE_F32, NE(c->d_state, 1, c->n_token, c->n_seq));
+    struct ggml_tensor *C = op_input(b, GGML_TYPE_F32, NE(c->d_state, 1, c->n_token, c->n_seq));
+    struct ggml_tensor *ids = op_indices(b, GGML_TYPE_I32, NE(c->n_seq, 1, 1, 1), c->n_seq + 1, false);
+    const int64_t n_states = c->d_state * c->d_head * c->n_head * c->n_seq;
+    struct ggml_tensor *scan = ggml_ssm_scan(ctx, s, x, dt, A, B, C, ids, 1);
+    struct ggml_tensor *states = ggml_view_1d(ctx, scan, n_states, (size_t) ggml_nelements(x) * sizeof(float));
+    struct ggml_tensor *kept = ggml_cpy(ctx, states, ggml_view_1d(ctx, s, n_states, 0));
+    struct ggml_tensor *y = ggml_view_4d(ctx, scan, c->d_head, c->n_head, c->n_token, c->n_seq, x->nb[1], x->nb[2], x->nb[3], 0);
+    struct ggml_tensor *z = op_input(b, GGML_TYPE_F32, NE(2 * c->d_head, c->n_head, c->n_token, c->n_seq));
+    z = ggml_view_4d(ctx, z, c->d_head, c->n_head, c->n_token, c->n_seq, z->nb[1], z->nb[2], z->nb[3], 0);
+    struct ggml_tensor *d = op_input(b, GGML_TYPE_F32, NE(1, c->n_head, 1, 1));
+    y = ggml_swiglu_split(ctx, ggml_cont(ctx, z), ggml_add(ctx, y, ggml_mul(ctx, x, d)));
+    return ggml_concat(ctx, flat(b, kept), flat(b, y), 0);
+}
+
+static void ssm_cases(struct op_suite *s) {
+    static const struct ssm_case cases[] = {{16, 1, 300, 1, 1, 4, false}, {16, 1, 33, 70, 1, 4, true},
+        {16, 1, 64, 20, 3, 3, false}, {16, 1, 130, 2, 2, 4, true}, {64, 24, 5, 35, 1, 2, false}, {128, 64, 6, 65, 1, 4, false},
+        {256, 16, 3, 9, 2, 4, true}, {128, 64, 2, 1, 1, 4, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        op_case(s, "FUSED_SSM_CONV", op_text("case %zu", i), OP_F32, build_ssm_conv, &cases[i]);
+        op_case(s, "FUSED_SSM_SCAN", op_text("case %zu", i), OP_F32, build_ssm_scan, &cases[i]);
+    }
+}
+
 void op_suite_fused(struct op_suite *s) {
     static const int64_t shapes[][4] = {
         {4096, 1, 1, 1}, {4096, 7, 1, 1}, {128, 5, 3, 2}, {129, 4, 1, 1}, {5, 3, 1, 1}, {20000, 2, 1, 1}};
@@ -133,4 +241,6 @@ void op_suite_fused(struct op_suite *s) {
         }
     }
     mv_cases(s);
+    experts_cases(s);
+    ssm_cases(s);
 }

@@ -8,6 +8,7 @@
 //                                          fit": the reserve may fail, but no compute after a successful reserve
 //     cuda-promise FOLDER replay [DEVICE]  computes many graphs of products, each four times: first launch by launch, then as a
 //                                          captured graph. The backend has fewer places for captured graphs than there are graphs
+//     cuda-promise FOLDER experts [DEVICE] computes products with experts that do not exist, which must be zeros
 //
 // FOLDER holds the backends. Exit code: 0: passed; 1: failed; 2: wrong usage; 77: no such device. tools/cuda-machine.sh runs this
 // program.
@@ -260,12 +261,64 @@ static int replay(struct rig *r) {
     return n_wrong > 0;
 }
 
+// Returns the number of wrong rows of a product of n_tokens columns of ones with experts of ones. Every third expert number is
+// out of range.
+static int experts_wrong(const struct rig *r, enum ggml_type type, int n_tokens) {
+    enum { K = 256, ROWS = 40, N_EXPERTS = 4, N_USED = 3, MAX_TOKENS = 64 };
+    struct ggml_init_params params = {.mem_size = 1 << 18, .no_alloc = true};
+    struct ggml_context *c = ggml_init(params);
+    struct ggml_tensor *w = ggml_new_tensor_3d(c, type, K, ROWS, N_EXPERTS);
+    struct ggml_tensor *x = ggml_new_tensor_3d(c, GGML_TYPE_F32, K, 1, n_tokens);
+    struct ggml_tensor *ids = ggml_new_tensor_2d(c, GGML_TYPE_I32, N_USED, n_tokens);
+    struct ggml_tensor *y = ggml_mul_mat_id(c, w, x, ids);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(c, 16, false);
+    ggml_build_forward_expand(graph, y);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(c, r->backends[0]);
+    static float ones[K * ROWS * N_EXPERTS + K * MAX_TOKENS], result[ROWS * N_USED * MAX_TOKENS];
+    static char rows[sizeof ones];
+    int32_t numbers[N_USED * MAX_TOKENS];
+    for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++) {
+        ones[i] = 1.0f;
+    }
+    for (int i = 0; i < N_USED * n_tokens; i++) {
+        const int wrong = i % 2 == 0 ? -1 - i : N_EXPERTS + i;
+        numbers[i] = i % 3 == 2 ? wrong : i % N_EXPERTS;
+    }
+    ggml_quantize_chunk(type, ones, rows, 0, ROWS * N_EXPERTS, K, NULL);
+    ggml_backend_tensor_set(w, rows, 0, ggml_nbytes(w));
+    ggml_backend_tensor_set(x, ones, 0, ggml_nbytes(x));
+    ggml_backend_tensor_set(ids, numbers, 0, ggml_nbytes(ids));
+    ggml_backend_tensor_memset(y, 0x3f, 0, ggml_nbytes(y));
+    int n_wrong = N_USED * n_tokens;
+    if (ggml_backend_graph_compute(r->backends[0], graph) == GGML_STATUS_SUCCESS) {
+        ggml_backend_tensor_get(y, result, 0, ggml_nbytes(y));
+        n_wrong = 0;
+        for (int i = 0; i < N_USED * n_tokens; i++) {
+            const float want = i % 3 == 2 ? 0.0f : K, first = result[i * ROWS], last = result[i * ROWS + ROWS - 1];
+            n_wrong += first < want - 1.0f || first > want + 1.0f || last < want - 1.0f || last > want + 1.0f;
+        }
+    }
+    ggml_backend_buffer_free(buffer);
+    ggml_free(c);
+    return n_wrong;
+}
+
+static int experts(struct rig *r) {
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K};
+    int n_wrong = 0;
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        n_wrong += experts_wrong(r, types[i], 2) + experts_wrong(r, types[i], 64);
+    }
+    printf("experts that do not exist: %d wrong rows\n", n_wrong);
+    return n_wrong > 0;
+}
+
 int main(int argc, char **argv) {
     static struct rig r;
     static const struct {
         const char *name;
         int (*run)(struct rig *r);
-    } modes[] = {{"steps", steps}, {"fill", fill}, {"replay", replay}};
+    } modes[] = {{"steps", steps}, {"fill", fill}, {"replay", replay}, {"experts", experts}};
     int (*run)(struct rig * r) = NULL;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0] && argc > 2; i++) {
         if (strcmp(argv[2], modes[i].name) == 0) {
@@ -273,7 +326,7 @@ int main(int argc, char **argv) {
         }
     }
     if (run == NULL) {
-        fprintf(stderr, "Usage: cuda-promise FOLDER steps|fill|replay [DEVICE]\n");
+        fprintf(stderr, "Usage: cuda-promise FOLDER steps|fill|replay|experts [DEVICE]\n");
         return 2;
     }
     if (!rig_init(&r, argv[1], argc > 3 ? argv[3] : "CUDA0")) {

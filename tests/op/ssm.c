@@ -72,7 +72,7 @@ static void state_space_cases(struct op_suite *s) {
     }
     static const int64_t sizes[][6] = {{16, 1, 33, 1, 5, 2}, {16, 1, 1, 1, 1, 1}, {128, 64, 4, 1, 3, 1}, {64, 8, 6, 2, 7, 3},
         {5, 3, 4, 4, 2, 2}, {17, 9, 8, 2, 33, 1}, {1, 1, 1, 1, 1, 1}, {16, 1, 512, 1, 2, 2}, {128, 16, 24, 3, 4, 2},
-        {256, 4, 2, 1, 9, 1}};
+        {256, 4, 2, 1, 9, 1}, {16, 1, 70, 1, 77, 2}, {64, 20, 3, 1, 40, 2}, {128, 33, 4, 2, 19, 1}};
     for (size_t i = 0; i < N(sizes); i++) {
         for (int is_scalar_decay = 0; is_scalar_decay < 2; is_scalar_decay++) {
             // variant 1: dt has a wide range. variant 2: B and C are parts of one tensor. K differs if is_scalar_decay is set.

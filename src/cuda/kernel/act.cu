@@ -2,6 +2,7 @@
 // act.cu: converts the columns of a product to f16 or bf16 in the layout of mma_args.h, one block per column.
 #include "lane.cuh"
 #include "mma_args.h"
+#include "mv_args.h"
 
 LANE float act_value(const char *x, int type, int k) {
     if (type == 0) {
@@ -11,12 +12,29 @@ LANE float act_value(const char *x, int type, int k) {
     return type == 1 ? __half2float(__ushort_as_half(v)) : __uint_as_float((uint32_t) v << 16);
 }
 
+LANE float act_gate(int glu, float v) {
+    if (glu == MV_GLU_SWIGLU) {
+        return v / (1.0f + __expf(-v));
+    }
+    return 0.5f * v * (1.0f + tanhf(0.79788456080286535588f * v * (1.0f + 0.044715f * v * v)));
+}
+
+// An element of a column: of x, or of act(x) * up.
+struct act_column {
+    const char *x, *up;
+    int type, glu;
+    LANE float at(int k) const {
+        const float v = act_value(x, type, k);
+        return up != NULL ? act_gate(glu, v) * act_value(up, type, k) : v;
+    }
+};
+
 // Returns a power of two. The column's largest magnitude divided by it is in [2^14, 2^15). Returns 1 if the column is zero.
-LANE float act_scale(const char *x, int type, int k_n) {
+LANE float act_scale(const act_column &x, int k_n) {
     __shared__ float most[8];
     float mine = 0.0f;
     for (int k = threadIdx.x; k < k_n; k += blockDim.x) {
-        mine = fmaxf(mine, fabsf(act_value(x, type, k)));
+        mine = fmaxf(mine, fabsf(x.at(k)));
     }
     for (int i = 16; i > 0; i /= 2) {
         mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, i));
@@ -84,14 +102,16 @@ extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constan
     if (a.from != NULL) {
         from = a.from[c];
     }
-    const char *x = a.x;
+    int64_t x_off = 0;
     if (a.from != NULL) {
-        x += from % a.x_ne1 * a.x_col + from / a.x_ne1 * a.from_z2;
+        x_off = from % a.n_used % a.x_ne1 * a.x_col + from / a.n_used * a.from_z2;
     } else {
-        x += from * a.x_col + z % a.ne2 * a.x_z2 + z / a.ne2 * a.x_z3;
+        x_off = from * a.x_col + z % a.ne2 * a.x_z2 + z / a.ne2 * a.x_z3;
     }
+    const char *x = a.x + x_off;
+    const act_column column = {x, a.up != NULL ? a.up + x_off : NULL, a.x_type, a.glu};
     const bool there = from >= 0;
-    const float scale = there && !a.bf && !a.plain ? act_scale(x, a.x_type, a.k) : 1.0f;
+    const float scale = there && !a.bf && !a.plain ? act_scale(column, a.k) : 1.0f;
     const float up = 1.0f / scale;
     if (threadIdx.x == 0 && !a.plain) {
         a.scale[(int64_t) z * gridDim.x + c] = scale;
@@ -111,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constan
         float v[16];
 #pragma unroll
         for (int j = 0; j < 16; j++) {
-            v[j] = there && 16 * i + j < a.k ? act_value(x, a.x_type, 16 * i + j) * up : 0.0f;
+            v[j] = there && 16 * i + j < a.k ? column.at(16 * i + j) * up : 0.0f;
         }
 #pragma unroll
         for (int odd = 0; odd < 2; odd++) {

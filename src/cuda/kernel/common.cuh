@@ -134,6 +134,21 @@ DEV float warp_max(float v) {
     }
     return v;
 }
+// Adds v[i] over 16 lanes. Lanes 2 i and 2 i + 1 receive the sum of v[i].
+DEV float sum_of_eight(const float *v, int lane) {
+    float a[4], b[2];
+    const bool e = (lane & 8) != 0, f = (lane & 4) != 0, h = (lane & 2) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        a[i] = (e ? v[i + 4] : v[i]) + __shfl_xor_sync(~0u, e ? v[i] : v[i + 4], 8);
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        b[i] = (f ? a[i + 2] : a[i]) + __shfl_xor_sync(~0u, f ? a[i] : a[i + 2], 4);
+    }
+    const float c = (h ? b[1] : b[0]) + __shfl_xor_sync(~0u, h ? b[0] : b[1], 2);
+    return c + __shfl_xor_sync(~0u, c, 1);
+}
 // Combines v over all threads of the block. Requires full warps and at most 1024 threads. Over: warp_sum or warp_max. none: the
 // neutral element of Over.
 template <float (*Over)(float)> DEV float block_reduce(float v, float none) {

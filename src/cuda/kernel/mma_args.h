@@ -12,10 +12,12 @@ struct act_args {
     const char *x;
     uint16_t *tiles;
     float *scale;
-    const int32_t *from;       // NULL, or [n]: index in x of the source of each column (-1: the column becomes zeros); z is 0
+    const char *up;            // NULL, or the second factor: column = act(x) * up; same type and strides as x
+    const int32_t *from;       // NULL, or [n]: the (token, slot) pair of each column (-1: the column becomes zeros); z is 0
     int64_t x_col, x_z2, x_z3; // byte strides
-    int64_t from_z2;           // with `from`: column c is at c % x_ne1 * x_col + c / x_ne1 * from_z2
-    int x_ne1;
+    int64_t from_z2;           // with `from`: the column of pair p is at p % n_used % x_ne1 * x_col + p / n_used * from_z2
+    int x_ne1, n_used;
+    int glu;           // enum mv_glu: act
     int x_type;        // 0 f32, 1 f16, 2 bf16
     int k, n, nt, ne2; // n: columns of x; nt: columns per tile; padding columns are zeros
     int bf;            // 1: convert to bf16 instead of f16, without scaling
@@ -55,12 +57,16 @@ typedef struct mma_args mma_args;
 #define MMID_EXPERTS 1024
 
 // Arguments of mmid_sort, which sorts (token, slot) pairs by expert. Each pair becomes one column of the tiles.
-// Outputs: experts[tile], the expert of a tile; from[column], the index of a column in x; to[column], the offset of a column in
-// y. -1: the tile or the column is unused.
+// Outputs: experts[tile], the expert of a tile; from[column], the pair token * n_used + slot; to[i][column], the offset of the
+// column in the result of product i. -1: the tile or the column is unused. A pair whose expert does not exist becomes a column of
+// expert 0 with from = -1, so that its result is zeros.
 struct mmid_args {
     const int32_t *ids;
-    int32_t *experts, *from, *to;
-    int64_t ids_row, y_col, y_z2;
-    int n_used, n_pairs, n_experts, x_ne1, nt, n_tiles;
+    int32_t *experts, *from, *to[2]; // to[1]: NULL, or for the product that follows
+    int64_t ids_row, y_col[2], y_z2[2];
+    int n_used, n_pairs, n_experts, nt, n_tiles;
+    int y_off;       // is added to all offsets to[0]
+    int twin_expert; // 0, or: n_tiles more tiles follow, with the same columns, expert numbers larger by twin_expert, and
+    int twin_y;      // offsets to[0] larger by twin_y
     int wait;
 };

@@ -439,8 +439,8 @@ template <class T> LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t r
 }
 
 // Sets *x to the column of the product blockIdx.z. Sets *w_off and *y_off to the offsets of this product in the weights and in
-// the results.
-LANE void mv_operands(const mv_args &a, int64_t *w_off, const float **x, int64_t *y_off) {
+// the results. Returns false if its expert does not exist.
+LANE bool mv_operands(const mv_args &a, int64_t *w_off, const float **x, int64_t *y_off) {
     const int z = blockIdx.z;
     *x = a.x;
     if (a.ids != NULL) {
@@ -448,12 +448,21 @@ LANE void mv_operands(const mv_args &a, int64_t *w_off, const float **x, int64_t
         const int expert = a.ids[token * a.ids_row + slot];
         *x += slot % a.x_ne1 * a.x_col + token * a.x_z2;
         *y_off = slot * a.y_col + token * a.y_z2;
-        *w_off = (expert >= 0 && expert < a.n_experts ? expert : 0) * a.w_z2;
+        *w_off = expert * a.w_z2;
+        return expert >= 0 && expert < a.n_experts;
     } else {
         const int i2 = z % a.ne2, i3 = z / a.ne2;
         *x += i2 * a.x_z2 + i3 * a.x_z3;
         *y_off = i2 * a.y_z2 + i3 * a.y_z3;
         *w_off = i2 / a.r2 * a.w_z2 + i3 / a.r3 * a.w_z3;
+    }
+    return true;
+}
+
+// The results of an expert that does not exist.
+LANE void mv_zeros(const mv_args &a, int64_t y_off) {
+    for (int i = blockIdx.x * MV_THREADS + threadIdx.x; i < a.m[0]; i += gridDim.x * MV_THREADS) {
+        a.y[0][y_off + i] = 0.0f;
     }
 }
 
@@ -504,7 +513,10 @@ template <class T> LANE void mv(const mv_args &a) {
     const float *x;
     int64_t y_off;
     mv_walk walk;
-    mv_operands(a, &walk.w_off, &x, &y_off);
+    if (!mv_operands(a, &walk.w_off, &x, &y_off)) {
+        mv_zeros(a, y_off);
+        return;
+    }
     walk.init(a, a.k / T::QK * T::BYTES);
     mv_place at;
     at.turn = blockIdx.x * MV_WARPS + warp;

@@ -12,7 +12,8 @@ enum mv_glu { MV_GLU_NONE, MV_GLU_SWIGLU, MV_GLU_GEGLU };
 // length. Strides are in bytes for w, in floats for x and y.
 // If norm is not NULL, x is replaced by x / rms(x) * norm. If add is not NULL, n_parts is 1 and y = sum + add. If glu is not
 // MV_GLU_NONE, n_parts is 2 and y[0][row] = act(sum of part 0) * sum of part 1.
-// norm, add and glu require ids to be NULL and z to be 0.
+// norm and add require ids to be NULL and z to be 0. With ids, n_parts is 1, or 2 if glu is set, and the results of an expert that
+// does not exist are zeros.
 struct mv_args {
     const char *w[MV_PARTS];
     float *y[MV_PARTS];

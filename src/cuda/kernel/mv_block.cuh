@@ -142,7 +142,10 @@ template <class T> LANE void mv_block(const mv_args &a) {
     const float *x;
     int64_t y_off;
     mvb_walk walk;
-    mv_operands(a, &walk.w_off, &x, &y_off);
+    if (!mv_operands(a, &walk.w_off, &x, &y_off)) {
+        mv_zeros(a, y_off);
+        return;
+    }
     const int n_pieces = a.k / T::PIECE;
     walk.init(a, n_pieces);
     mvb_place at;

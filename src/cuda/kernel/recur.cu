@@ -125,70 +125,208 @@ KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
     }
 }
 
-// ---- SSM_SCAN: h = exp(dt A) h + dt B x, y = C h. One warp per element of a head. ----
+// ---- many tokens: 16 lanes per line, two lines and D / 16 elements of each per lane ----
+//
+// One token changes a line S to S g + k m + b (S p), where m depends on the token, the line and S p. Without p, S p is 0. The
+// result is the new S times r; for RWKV_WKV6, it is the old S times r plus m times the sum of p. The vectors g, k, r, p and b are
+// the same for all lines of a head. The block computes them for LINES_CHUNK tokens at a time, in shared memory.
 
-KERNEL ssm_scan(const __grid_constant__ struct cuda_scan_args g) {
-    dep_begin();
-    const int64_t d_state = g.s.ne[0], d_head = g.x.ne[0], n_head = g.x.ne[1], n_token = g.x.ne[2], n_seq = g.x.ne[3];
-    const int64_t i = (int64_t) blockIdx.y * blockDim.y + threadIdx.y, seq = blockIdx.x / n_head, h = blockIdx.x % n_head;
-    const int lane = threadIdx.x;
-    if (i >= d_head) {
-        return;
-    }
-    const int32_t id = g.ids[seq];
-    float s[PER_LANE], rate[PER_LANE];
-    const bool is_there = id >= 0 && id < g.s.ne[3];
+template <int D, int OP> struct lines_chunk {
+    enum {
+        HAS_SP = OP == GGML_OP_RWKV_WKV7 || OP == GGML_OP_GATED_DELTA_NET,
+        HAS_P = HAS_SP || OP == GGML_OP_RWKV_WKV6,
+        HAS_B = OP == GGML_OP_RWKV_WKV7,
+        LOADS = LINES_CHUNK * D / LINES_THREADS // elements of each vector per thread
+    };
+    struct shared {
+        float g[LINES_CHUNK][D], k[LINES_CHUNK][D], r[LINES_CHUNK][D];
+        float p[HAS_P ? LINES_CHUNK : 1][D], b[HAS_B ? LINES_CHUNK : 1][D];
+        float v[LINES_CHUNK][LINES_ROWS], beta[LINES_CHUNK];
+    };
+    float g[LOADS], k[LOADS], r[LOADS], a[HAS_B ? LOADS : 1], b[HAS_B ? LOADS : 1], v, beta;
+
+    // Loads a chunk from global memory into registers.
+    __device__ __forceinline__ void load(const struct cuda_recur_args &x, int64_t first, int64_t seq, int64_t h, int64_t line) {
 #pragma unroll
-    for (int k = 0; k < PER_LANE; k++) {
-        const int at_ = lane + 32 * k;
-        s[k] = at_ < d_state && is_there ? *(const float *) at(g.s, at_, i, h, id) : 0.0f;
-        const int at_rate = g.a.ne[0] == 1 ? 0 : at_;
-        rate[k] = at_ < d_state ? *(const float *) at(g.a, at_rate, h, 0, 0) : 0.0f;
-    }
-    const int64_t group = h / (n_head / g.b.ne[1]), slab = d_state * d_head * n_head * n_seq;
-    for (int64_t t = 0; t < n_token; t++) {
-        const float raw = *(const float *) at(g.dt, h, t, seq, 0), step = raw <= 20.0f ? log1pf(expf(raw)) : raw;
-        const float in = *(const float *) at(g.x, i, h, t, seq) * step;
-        const float *b = (const float *) at(g.b, 0, group, t, seq), *c = (const float *) at(g.c, 0, group, t, seq);
-        float sum = 0.0f;
-#pragma unroll
-        for (int k = 0; k < PER_LANE; k++) {
-            const int at_ = lane + 32 * k;
-            if (at_ < d_state) {
-                s[k] = s[k] * expf(step * rate[k]) + b[at_] * in;
-                sum += s[k] * c[at_];
+        for (int j = 0; j < LOADS; j++) {
+            const int i = threadIdx.x + LINES_THREADS * j, e = i % D;
+            const int64_t t = first + i / D, row = (seq * x.n_token + t) * x.n_head + h, at_e = row * D + e;
+            g[j] = k[j] = r[j] = 0.0f;
+            if (HAS_B) {
+                a[j] = b[j] = 0.0f;
+            }
+            if (t >= x.n_token) {
+                continue;
+            }
+            if (OP == GGML_OP_GATED_DELTA_NET) {
+                r[j] = ((const float *) at(x.q, 0, h % x.q.ne[1], t, seq / (x.n_seq / x.q.ne[3])))[e];
+                k[j] = ((const float *) at(x.k, 0, h % x.k.ne[1], t, seq / (x.n_seq / x.k.ne[3])))[e];
+                g[j] = x.x[3][x.n_gate == 1 ? row : at_e];
+            } else if (OP == GGML_OP_RWKV_WKV7) {
+                r[j] = x.x[0][at_e], g[j] = x.x[1][at_e], k[j] = x.x[2][at_e], a[j] = x.x[4][at_e], b[j] = x.x[5][at_e];
+            } else {
+                k[j] = x.x[0][at_e], r[j] = x.x[2][at_e], g[j] = x.x[OP == GGML_OP_RWKV_WKV6 ? 4 : 3][at_e];
             }
         }
-        sum = warp_sum(sum);
-        if (lane == 0) {
-            g.y[((seq * n_token + t) * n_head + h) * d_head + i] = sum;
+        static_assert(LINES_CHUNK * LINES_ROWS == LINES_THREADS, "each thread loads one element of v");
+        const int64_t t = first + threadIdx.x / LINES_ROWS, n = line + threadIdx.x % LINES_ROWS;
+        v = beta = 0.0f;
+        if (t < x.n_token) {
+            const int64_t row = (seq * x.n_token + t) * x.n_head + h;
+            v = OP == GGML_OP_GATED_DELTA_NET ? ((const float *) at(x.v, 0, h, t, seq))[n]
+                                              : x.x[OP == GGML_OP_RWKV_WKV7 ? 3 : 1][row * D + n];
+            beta = OP == GGML_OP_GATED_DELTA_NET ? x.x[4][row] : 0.0f;
         }
-        const int64_t before = n_token - 1 - t;
-        if (before == 0 || before < g.n_kept) {
+    }
+
+    // Writes the chunk to shared memory.
+    __device__ __forceinline__ void store(const struct cuda_recur_args &x, shared &s, int64_t h) {
 #pragma unroll
-            for (int k = 0; k < PER_LANE; k++) {
-                const int at_ = lane + 32 * k;
-                if (at_ < d_state) {
-                    g.states[before * slab + (blockIdx.x * d_head + i) * d_state + at_] = s[k];
+        for (int j = 0; j < LOADS; j++) {
+            const int i = threadIdx.x + LINES_THREADS * j, t = i / D, e = i % D;
+            const float gate = OP == GGML_OP_GATED_DELTA_NET ? expf(g[j]) : g[j];
+            s.g[t][e] = gate;
+            s.k[t][e] = k[j];
+            s.r[t][e] = OP == GGML_OP_GATED_DELTA_NET || OP == GGML_OP_GATED_LINEAR_ATTN ? r[j] * x.scale : r[j];
+            if (OP == GGML_OP_GATED_DELTA_NET) {
+                s.p[t][e] = gate * k[j];
+            } else if (OP == GGML_OP_RWKV_WKV6) {
+                s.p[t][e] = r[j] * x.x[3][h * D + e] * k[j];
+            } else if (HAS_B) {
+                s.p[t][e] = a[HAS_B ? j : 0];
+                s.b[t][e] = b[HAS_B ? j : 0];
+            }
+        }
+        s.v[threadIdx.x / LINES_ROWS][threadIdx.x % LINES_ROWS] = v;
+        if (threadIdx.x % LINES_ROWS == 0) {
+            s.beta[threadIdx.x / LINES_ROWS] = beta;
+        }
+    }
+};
+
+// Adds v over 16 lanes; all of them receive the sum.
+DEV float sum_of_16(float v) {
+#pragma unroll
+    for (int o = 8; o > 0; o >>= 1) {
+        v += __shfl_xor_sync(~0u, v, o);
+    }
+    return v;
+}
+
+DEV void load_four(const float *from, float *to) {
+    const float4 v = *(const float4 *) from;
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+}
+
+// blockIdx.x: head of a sequence; blockIdx.y: group of LINES_ROWS lines. D is a multiple of LINES_ROWS. n_kept is at most 1.
+template <int D, int OP> DEV void recur_lines(const struct cuda_recur_args &x) {
+    enum { N = D / 64, E = 4 * N }; // lane l has the elements 4 l to 4 l + 3 of each 64
+    typedef lines_chunk<D, OP> chunk;
+    __shared__ __align__(16) typename chunk::shared s;
+    dep_begin();
+    const int64_t seq = blockIdx.x / x.n_head, h = blockIdx.x % x.n_head, first_line = (int64_t) blockIdx.y * LINES_ROWS;
+    const int pair = threadIdx.x / 16, lane = threadIdx.x % 16;
+    const int64_t line = first_line + 2 * pair;
+    const bool columns = OP == GGML_OP_RWKV_WKV6 || OP == GGML_OP_GATED_LINEAR_ATTN;
+    const int64_t base = blockIdx.x * (int64_t) (D * D), line_step = columns ? 1 : D, element_step = columns ? D : 1;
+    float state[2][E];
+#pragma unroll
+    for (int l = 0; l < 2; l++) {
+#pragma unroll
+        for (int i = 0; i < E; i++) {
+            state[l][i] = x.state[base + (line + l) * line_step + (i / 4 * 64 + lane * 4 + i % 4) * element_step];
+        }
+    }
+    chunk next;
+    next.load(x, 0, seq, h, first_line);
+    for (int64_t first = 0; first < x.n_token; first += LINES_CHUNK) {
+        __syncthreads(); // all threads have finished the previous chunk
+        next.store(x, s, h);
+        __syncthreads();
+        if (first + LINES_CHUNK < x.n_token) {
+            next.load(x, first + LINES_CHUNK, seq, h, first_line);
+        }
+        for (int t4 = 0; t4 < LINES_CHUNK && first + t4 < x.n_token; t4 += 4) {
+            float y[8] = {0, 0, 0, 0, 0, 0, 0, 0}; // [token][line]
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int t = t4 + j;
+                if (first + t >= x.n_token) {
+                    break;
+                }
+                float sp[2] = {0.0f, 0.0f}, g[E], k[E], r[E], p[E], b[E];
+#pragma unroll
+                for (int i = 0; i < E; i += 4) {
+                    const int e = i / 4 * 64 + lane * 4;
+                    load_four(&s.g[t][e], g + i);
+                    load_four(&s.k[t][e], k + i);
+                    load_four(&s.r[t][e], r + i);
+                    if (chunk::HAS_P) {
+                        load_four(&s.p[t][e], p + i);
+                    }
+                    if (chunk::HAS_B) {
+                        load_four(&s.b[t][e], b + i);
+                    }
+                }
+#pragma unroll
+                for (int l = 0; l < 2; l++) {
+                    const float v = s.v[t][2 * pair + l];
+                    float sum = 0.0f;
+#pragma unroll
+                    for (int i = 0; i < E; i++) {
+                        if (chunk::HAS_SP) {
+                            sp[l] += state[l][i] * p[i];
+                        }
+                        if (OP == GGML_OP_RWKV_WKV6) {
+                            sum += state[l][i] * r[i] + p[i] * v;
+                        }
+                    }
+                    if (chunk::HAS_SP) {
+                        sp[l] = sum_of_16(sp[l]);
+                    }
+                    const float m = OP == GGML_OP_GATED_DELTA_NET ? (v - sp[l]) * s.beta[t] : v;
+#pragma unroll
+                    for (int i = 0; i < E; i++) {
+                        state[l][i] = state[l][i] * g[i] + k[i] * m;
+                        if (chunk::HAS_B) {
+                            state[l][i] += b[i] * sp[l];
+                        }
+                        if (OP != GGML_OP_RWKV_WKV6) {
+                            sum += state[l][i] * r[i];
+                        }
+                    }
+                    y[2 * j + l] = sum;
                 }
             }
+            const float sum = sum_of_eight(y, lane);
+            const int64_t t = first + t4 + lane / 4;
+            if (lane % 2 == 0 && t < x.n_token) {
+                x.y[((seq * x.n_token + t) * x.n_head + h) * D + line + lane / 2 % 2] = sum;
+            }
+        }
+    }
+#pragma unroll
+    for (int l = 0; l < 2; l++) {
+#pragma unroll
+        for (int i = 0; i < E; i++) {
+            x.states[base + (line + l) * line_step + (i / 4 * 64 + lane * 4 + i % 4) * element_step] = state[l][i];
         }
     }
 }
+
+#define RECUR_LINES(name, op) \
+    extern "C" __global__ void __launch_bounds__(LINES_THREADS) name##_64(const __grid_constant__ struct cuda_recur_args g) { \
+        recur_lines<64, op>(g); \
+    } \
+    extern "C" __global__ void __launch_bounds__(LINES_THREADS) name##_128(const __grid_constant__ struct cuda_recur_args g) { \
+        recur_lines<128, op>(g); \
+    }
+RECUR_LINES(wkv6, GGML_OP_RWKV_WKV6)
+RECUR_LINES(wkv7, GGML_OP_RWKV_WKV7)
+RECUR_LINES(gla, GGML_OP_GATED_LINEAR_ATTN)
+RECUR_LINES(delta, GGML_OP_GATED_DELTA_NET)
 
 // ---- one thread per element ----
-
-KERNEL ssm_conv(const __grid_constant__ struct cuda_op_args g) {
-    dep_begin();
-    for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
-        const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne); // channel, token, sequence
-        float sum = 0.0f;
-        for (int64_t j = 0; j < g.b.ne[0]; j++) {
-            sum += *(const float *) at(g.a, x.i1 + j, x.i0, x.i2, 0) * *(const float *) at(g.b, j, x.i0, 0, 0);
-        }
-        *(float *) at(g.dst, x) = sum;
-    }
-}
 
 KERNEL solve_tri(const __grid_constant__ struct cuda_op_args g) {
     dep_begin();

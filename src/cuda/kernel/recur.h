@@ -17,9 +17,5 @@ struct cuda_recur_args {
     int32_t what; // enum ggml_op
 };
 
-struct cuda_scan_args {
-    struct cuda_view s, x, dt, a, b, c; // sources 0 to 5 of SSM_SCAN
-    const int32_t *ids;                 // source 6: for each sequence, the index of its old state in s
-    float *y, *states;                  // result; new states, after y in the same tensor
-    int64_t n_kept;                     // number of states to store, as in cuda_recur_args
-};
+// Kernels for many tokens (wkv6_64, ...): threads per block, lines per block, tokens that a block loads at a time.
+enum { LINES_THREADS = 128, LINES_ROWS = 16, LINES_CHUNK = 8 };

@@ -49,7 +49,7 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
     }
     const int64_t max_blocks =
         (int64_t) r->traits->n_sm * (MVB_BLOCKS * (shared + 2048) <= (int64_t) r->traits->shared_max ? MVB_BLOCKS : 1);
-    const int64_t grid = min_i64(n_turns, max_blocks);
+    const int64_t grid = min_i64(n_turns, max_i64(max_blocks / nz, 1));
     a->n_full = a->n_turns = (int) n_turns;
     a->n_last = (int) rows_per_turn;
     if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // distribute the last rows evenly over all blocks
@@ -71,7 +71,8 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
     for (int i = 0; i < a->n_parts && a->glu == MV_GLU_NONE; i++) {
         n_turns += (a->m[i] + 1) / 2;
     }
-    const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, max_blocks = (int64_t) r->traits->n_sm;
+    // All blocks of all nz products run at the same time.
+    const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, max_blocks = max_i64((int64_t) r->traits->n_sm / nz, 1);
     // One block per multiprocessor uses all of the shared memory. Two blocks of half the size took a fifth longer, because their
     // rings were too short.
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),

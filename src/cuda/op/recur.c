@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// recur.c: recurrences over tokens: SSM_CONV, SSM_SCAN, RWKV_WKV6 and 7, GATED_LINEAR_ATTN, GATED_DELTA_NET, SOLVE_TRI; the
-// hyper-connections DSV4_HC_*; LIGHTNING_INDEXER.
+// recur.c: recurrences over tokens: RWKV_WKV6 and 7, GATED_LINEAR_ATTN, GATED_DELTA_NET, SOLVE_TRI; the hyper-connections
+// DSV4_HC_*; LIGHTNING_INDEXER.
 
 #include "cuda/kernel/recur.h"
 
@@ -22,7 +22,22 @@ static bool sources_f32(const struct ggml_tensor *op, int n) {
 
 // ---- states of d x d matrices, one per head ----
 
+#define LINES_MIN 4 // with fewer tokens, a warp per line is faster
+
 static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur_args *g) {
+    if (g->n_token >= LINES_MIN && g->n_kept <= 1 && (g->d == 64 || g->d == 128)) {
+        static const struct {
+            enum ggml_op op;
+            const char *kernel_64, *kernel_128;
+        } kernels[] = {{GGML_OP_RWKV_WKV6, "wkv6_64", "wkv6_128"}, {GGML_OP_RWKV_WKV7, "wkv7_64", "wkv7_128"},
+            {GGML_OP_GATED_LINEAR_ATTN, "gla_64", "gla_128"}, {GGML_OP_GATED_DELTA_NET, "delta_64", "delta_128"}};
+        int i = 0;
+        while ((int32_t) kernels[i].op != g->what) {
+            i++;
+        }
+        const struct cuda_dims dims = cuda_grid(g->n_head * g->n_seq, g->d / LINES_ROWS, 1, LINES_THREADS, 0);
+        return cuda_launch_one(r, g->d == 64 ? kernels[i].kernel_64 : kernels[i].kernel_128, dims, g);
+    }
     const struct cuda_dims dims = {
         .grid = {(unsigned) (g->n_head * g->n_seq), (unsigned) ((g->d + WARPS_PER_BLOCK - 1) / WARPS_PER_BLOCK)},
         .block = {32, WARPS_PER_BLOCK},
@@ -119,55 +134,7 @@ static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
     return recur_launch(r, &g);
 }
 
-// ---- SSM_SCAN ----
-
-// Returns the number of states to keep: op parameter 0, or 1 if the parameter is 0. It is 0 in graphs built by ggml before 0.25.
-static int64_t scan_kept(const struct ggml_tensor *op) {
-    return param_i32(op, 0) == 0 ? 1 : param_i32(op, 0);
-}
-
-static bool scan_supports(CUDA_DEV, const struct ggml_tensor *op) {
-    if (!sources_f32(op, 6) || op->src[6] == NULL || op->src[6]->type != GGML_TYPE_I32 || op->src[6]->nb[0] != sizeof(int32_t)) {
-        return false;
-    }
-    const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
-                             *C = op->src[5];
-    const int64_t K = scan_kept(op);
-    const double want = (double) ggml_nelements(x) + (double) K * (double) (s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3]);
-    return s->ne[0] <= D_MAX && K >= 1 && (K == 1 || A->ne[0] == 1) && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] &&
-           dt->ne[0] == x->ne[1] && dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && (A->ne[0] == 1 || A->ne[0] == s->ne[0]) &&
-           A->ne[1] == x->ne[1] && B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] && B->ne[3] == x->ne[3] &&
-           ggml_are_same_shape(B, C) && cuda_rows_are_dense(B) && cuda_rows_are_dense(C) && B->ne[1] > 0 &&
-           x->ne[1] % B->ne[1] == 0 && op->src[6]->ne[0] >= x->ne[3] && ggml_is_contiguous(op) &&
-           (double) ggml_nelements(op) >= want;
-}
-
-static enum ggml_status scan_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct ggml_tensor *x = op->src[1];
-    const struct cuda_scan_args g = {.s = cuda_view_of(op->src[0]),
-        .x = cuda_view_of(x),
-        .dt = cuda_view_of(op->src[2]),
-        .a = cuda_view_of(op->src[3]),
-        .b = cuda_view_of(op->src[4]),
-        .c = cuda_view_of(op->src[5]),
-        .ids = op->src[6]->data,
-        .y = op->data,
-        .states = (float *) op->data + ggml_nelements(x),
-        .n_kept = scan_kept(op)};
-    const struct cuda_dims dims = {
-        .grid = {(unsigned) (x->ne[1] * x->ne[3]), (unsigned) ((x->ne[0] + WARPS_PER_BLOCK - 1) / WARPS_PER_BLOCK)},
-        .block = {32, WARPS_PER_BLOCK},
-        .overlap = true};
-    return cuda_launch_one(r, "ssm_scan", dims, &g);
-}
-
 // ---- ops with one thread, or one warp, per element ----
-
-static bool ssm_conv_supports(CUDA_DEV, const struct ggml_tensor *op) {
-    const struct ggml_tensor *x = op->src[0], *c = op->src[1];
-    return sources_f32(op, 2) && x->ne[1] == c->ne[1] && op->ne[0] == c->ne[1] && op->ne[1] == x->ne[0] - c->ne[0] + 1 &&
-           op->ne[2] == x->ne[2];
-}
 
 static bool solve_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -235,8 +202,6 @@ static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
     { .supports = wkv_supports, .run = wkv_run }
 
 const struct cuda_op_entry cuda_ops_recur[] = {
-    {GGML_OP_SSM_CONV, {.supports = ssm_conv_supports, .run = cuda_elementwise_run, .kernel = "ssm_conv"}},
-    {GGML_OP_SSM_SCAN, {.supports = scan_supports, .run = scan_run}},
     {GGML_OP_RWKV_WKV6, WKV},
     {GGML_OP_RWKV_WKV7, WKV},
     {GGML_OP_GATED_LINEAR_ATTN, WKV},
