@@ -145,38 +145,52 @@ template <int D, int OP> struct lines_chunk {
     };
     float g[LOADS], k[LOADS], r[LOADS], a[HAS_B ? LOADS : 1], b[HAS_B ? LOADS : 1], v, beta;
 
+    // Addresses of this thread's first element of each vector, and bytes between tokens.
+    const char *at_r, *at_k, *at_g, *at_a, *at_b, *at_v, *at_beta;
+    int64_t step_r, step_k, step_g, step, step_v, step_beta;
+
+    __device__ __forceinline__ void init(const struct cuda_recur_args &x, int64_t seq, int64_t h, int64_t line) {
+        const int e = threadIdx.x % D, t = threadIdx.x / D, t_v = threadIdx.x / LINES_ROWS;
+        const int64_t n = line + threadIdx.x % LINES_ROWS, row = (seq * x.n_token + t) * x.n_head + h,
+                      row_v = (seq * x.n_token + t_v) * x.n_head + h;
+        const auto element = [&](int i) { return (const char *) (x.x[i] + row * D + e); };
+        step = step_r = step_k = step_g = step_v = x.n_head * (int64_t) (D * sizeof(float));
+        step_beta = x.n_head * (int64_t) sizeof(float);
+        if (OP == GGML_OP_GATED_DELTA_NET) {
+            at_r = at(x.q, 0, h % x.q.ne[1], t, seq / (x.n_seq / x.q.ne[3])) + e * sizeof(float);
+            at_k = at(x.k, 0, h % x.k.ne[1], t, seq / (x.n_seq / x.k.ne[3])) + e * sizeof(float);
+            at_v = at(x.v, 0, h, t_v, seq) + n * sizeof(float);
+            at_g = x.n_gate == 1 ? (const char *) (x.x[3] + row) : element(3);
+            at_beta = (const char *) (x.x[4] + row_v);
+            step_r = x.q.nb[2], step_k = x.k.nb[2], step_v = x.v.nb[2];
+            step_g = x.n_gate == 1 ? step_beta : step;
+        } else {
+            constexpr bool IS_7 = OP == GGML_OP_RWKV_WKV7;
+            at_r = element(IS_7 ? 0 : 2), at_k = element(IS_7 ? 2 : 0);
+            at_g = element(IS_7 ? 1 : OP == GGML_OP_RWKV_WKV6 ? 4 : 3);
+            at_a = element(IS_7 ? 4 : 0), at_b = element(IS_7 ? 5 : 0);
+            at_v = (const char *) (x.x[IS_7 ? 3 : 1] + row_v * D + n);
+        }
+    }
+
     // Loads a chunk from global memory into registers.
-    __device__ __forceinline__ void load(const struct cuda_recur_args &x, int64_t first, int64_t seq, int64_t h, int64_t line) {
+    __device__ __forceinline__ void load(const struct cuda_recur_args &x, int64_t first) {
 #pragma unroll
         for (int j = 0; j < LOADS; j++) {
-            const int i = threadIdx.x + LINES_THREADS * j, e = i % D;
-            const int64_t t = first + i / D, row = (seq * x.n_token + t) * x.n_head + h, at_e = row * D + e;
-            g[j] = k[j] = r[j] = 0.0f;
+            const int64_t t = first + j * (LINES_THREADS / D);
+            const bool is_there = t + threadIdx.x / D < x.n_token;
+            r[j] = is_there ? *(const float *) (at_r + t * step_r) : 0.0f;
+            k[j] = is_there ? *(const float *) (at_k + t * step_k) : 0.0f;
+            g[j] = is_there ? *(const float *) (at_g + t * step_g) : 0.0f;
             if (HAS_B) {
-                a[j] = b[j] = 0.0f;
-            }
-            if (t >= x.n_token) {
-                continue;
-            }
-            if (OP == GGML_OP_GATED_DELTA_NET) {
-                r[j] = ((const float *) at(x.q, 0, h % x.q.ne[1], t, seq / (x.n_seq / x.q.ne[3])))[e];
-                k[j] = ((const float *) at(x.k, 0, h % x.k.ne[1], t, seq / (x.n_seq / x.k.ne[3])))[e];
-                g[j] = x.x[3][x.n_gate == 1 ? row : at_e];
-            } else if (OP == GGML_OP_RWKV_WKV7) {
-                r[j] = x.x[0][at_e], g[j] = x.x[1][at_e], k[j] = x.x[2][at_e], a[j] = x.x[4][at_e], b[j] = x.x[5][at_e];
-            } else {
-                k[j] = x.x[0][at_e], r[j] = x.x[2][at_e], g[j] = x.x[OP == GGML_OP_RWKV_WKV6 ? 4 : 3][at_e];
+                a[HAS_B ? j : 0] = is_there ? *(const float *) (at_a + t * step) : 0.0f;
+                b[HAS_B ? j : 0] = is_there ? *(const float *) (at_b + t * step) : 0.0f;
             }
         }
         static_assert(LINES_CHUNK * LINES_ROWS == LINES_THREADS, "each thread loads one element of v");
-        const int64_t t = first + threadIdx.x / LINES_ROWS, n = line + threadIdx.x % LINES_ROWS;
-        v = beta = 0.0f;
-        if (t < x.n_token) {
-            const int64_t row = (seq * x.n_token + t) * x.n_head + h;
-            v = OP == GGML_OP_GATED_DELTA_NET ? ((const float *) at(x.v, 0, h, t, seq))[n]
-                                              : x.x[OP == GGML_OP_RWKV_WKV7 ? 3 : 1][row * D + n];
-            beta = OP == GGML_OP_GATED_DELTA_NET ? x.x[4][row] : 0.0f;
-        }
+        const bool is_there = first + threadIdx.x / LINES_ROWS < x.n_token;
+        v = is_there ? *(const float *) (at_v + first * step_v) : 0.0f;
+        beta = is_there && OP == GGML_OP_GATED_DELTA_NET ? *(const float *) (at_beta + first * step_beta) : 0.0f;
     }
 
     // Writes the chunk to shared memory.
@@ -238,13 +252,14 @@ template <int D, int OP> DEV void recur_lines(const struct cuda_recur_args &x) {
         }
     }
     chunk next;
-    next.load(x, 0, seq, h, first_line);
+    next.init(x, seq, h, first_line);
+    next.load(x, 0);
     for (int64_t first = 0; first < x.n_token; first += LINES_CHUNK) {
         __syncthreads(); // all threads have finished the previous chunk
         next.store(x, s, h);
         __syncthreads();
         if (first + LINES_CHUNK < x.n_token) {
-            next.load(x, first + LINES_CHUNK, seq, h, first_line);
+            next.load(x, first + LINES_CHUNK);
         }
         for (int t4 = 0; t4 < LINES_CHUNK && first + t4 < x.n_token; t4 += 4) {
             float y[8] = {0, 0, 0, 0, 0, 0, 0, 0}; // [token][line]

@@ -218,36 +218,49 @@ template <int N> DEV void scan_heads(const struct cuda_scan_args &g) {
             s[r][k] = has_old && row + r < d_head ? *(const float *) at(g.s, n, row + r, h, id) : 0.0f;
         }
     }
-    // Threads 0 to 127 load two inputs each: token threadIdx.x / 8, rows 2 (threadIdx.x % 8) and the next.
-    const int my_token = threadIdx.x / 8, my_pair = threadIdx.x % 8;
+    // Each thread loads two inputs of a chunk: token threadIdx.x / 8, rows 2 (threadIdx.x % 8) and the next. They are loaded two
+    // chunks ahead, into registers. B and C are copied one chunk ahead.
+    enum { PER_TOKEN = D / 4, STEP = 128 / PER_TOKEN }; // float4 per token; tokens that the block copies at a time
+    const int my_token = threadIdx.x / 8, my_pair = threadIdx.x % 8, copy_token = threadIdx.x / PER_TOKEN;
     const int64_t my_row = (int64_t) blockIdx.y * SCAN_ROWS + 2 * my_pair;
-    const auto load = [&](int64_t first, int buffer) {
-        float4 *to = bc + buffer * 2 * FOURS;
-        for (int i = threadIdx.x; i < FOURS; i += 128) {
-            const int64_t t = first + i / (D / 4);
-            const bool is_there = t < n_token;
-            copy_16_async(&to[i], at(g.b, i % (D / 4) * 4, group, is_there ? t : 0, seq), is_there);
-            copy_16_async(&to[FOURS + i], at(g.c, i % (D / 4) * 4, group, is_there ? t : 0, seq), is_there);
+    const char *b_from = at(g.b, threadIdx.x % PER_TOKEN * 4, group, copy_token, seq);
+    const char *c_from = at(g.c, threadIdx.x % PER_TOKEN * 4, group, copy_token, seq);
+    const char *dt_from = at(g.dt, h, my_token, seq, 0), *x_from = at(g.x, my_row, h, my_token, seq);
+    float next_dt = 0.0f;
+    float2 next_x = make_float2(0.0f, 0.0f);
+    const auto load = [&](int64_t first) {
+        if (first + my_token < n_token) {
+            const char *from = x_from + first * g.x.nb[2];
+            next_dt = *(const float *) (dt_from + first * g.dt.nb[1]);
+            next_x.x = my_row < d_head ? *(const float *) from : 0.0f;
+            next_x.y = my_row + 1 < d_head ? *(const float *) (from + g.x.nb[0]) : 0.0f;
+        }
+    };
+    const auto stage = [&](int64_t first, int buffer) {
+        float4 *to = bc + buffer * 2 * FOURS + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < FOURS / 128; i++) {
+            const int64_t t = first + i * STEP;
+            const bool is_there = t + copy_token < n_token;
+            copy_16_async(to + 128 * i, b_from + (is_there ? t * g.b.nb[2] : 0), is_there);
+            copy_16_async(to + FOURS + 128 * i, c_from + (is_there ? t * g.c.nb[2] : 0), is_there);
         }
         copies_commit();
-        const int64_t t = first + my_token;
-        float step = 0.0f;
-        float2 in = make_float2(0.0f, 0.0f);
-        if (t < n_token) {
-            step = softplus(*(const float *) at(g.dt, h, t, seq, 0));
-            in.x = my_row < d_head ? *(const float *) at(g.x, my_row, h, t, seq) * step : 0.0f;
-            in.y = my_row + 1 < d_head ? *(const float *) at(g.x, my_row + 1, h, t, seq) * step : 0.0f;
-        }
-        inputs[buffer][my_token][my_pair] = in;
+        const bool is_there = first + my_token < n_token;
+        const float step = is_there ? softplus(next_dt) : 0.0f;
+        inputs[buffer][my_token][my_pair] = make_float2(is_there ? next_x.x * step : 0.0f, is_there ? next_x.y * step : 0.0f);
         if (my_pair == 0) {
             decays[buffer][my_token] = expf(step * rate);
         }
     };
-    load(0, 0);
+    load(0);
+    stage(0, 0);
+    load(SCAN_TOKENS);
     int buffer = 0;
     for (int64_t first = 0; first < n_token; first += SCAN_TOKENS) {
         if (first + SCAN_TOKENS < n_token) {
-            load(first + SCAN_TOKENS, buffer ^ 1);
+            stage(first + SCAN_TOKENS, buffer ^ 1);
+            load(first + 2 * SCAN_TOKENS);
             copies_wait<1>();
         } else {
             copies_wait<0>();
