@@ -62,8 +62,13 @@ set(kernel_images)
 foreach(source ${kernel_sources})
     get_filename_component(name ${source} NAME_WE)
     set(image ${kernel_dir}/${name}.fatbin)
+    # The bytes of quantised blocks equal those of the CPU, which rounds products and sums separately.
+    set(contract)
+    if(name STREQUAL "quantize_super")
+        set(contract -fmad=false)
+    endif()
     add_custom_command(OUTPUT ${image}
-        COMMAND ${NVCC} ${cuda_flags} ${cuda_codes} -fatbin -MD -MF ${image}.d -MT ${image} -o ${image} ${source}
+        COMMAND ${NVCC} ${cuda_flags} ${contract} ${cuda_codes} -fatbin -MD -MF ${image}.d -MT ${image} -o ${image} ${source}
         DEPENDS ${source} DEPFILE ${image}.d COMMENT "nvcc ${name}.cu" VERBATIM)
     list(APPEND image_names ${name})
     list(APPEND kernel_images ${image})

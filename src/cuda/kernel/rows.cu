@@ -2,7 +2,7 @@
 // rows.cu: reads rows of any type by index; writes rows by index into a KV cache; copies between layouts and types.
 
 #include "cuda/kernel/quantize.cuh"
-#include "cuda/kernel/rows.h"
+#include "cuda/kernel/rows.cuh"
 
 DEV void move(char *to, const char *from, int size) {
     switch (size) {
@@ -15,12 +15,6 @@ DEV void move(char *to, const char *from, int size) {
                 to[i] = from[i];
             }
     }
-}
-
-// Returns a row index. v: a tensor of row indices, i32 or i64.
-DEV int64_t number_at(const struct cuda_view &v, int64_t i0, int64_t i1, int64_t i2) {
-    const char *p = at(v, i0, i1, i2, 0);
-    return v.type == GGML_TYPE_I64 ? *(const int64_t *) p : *(const int32_t *) p;
 }
 
 KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
@@ -91,12 +85,6 @@ KERNEL rows_set_blocks(const __grid_constant__ struct cuda_rows_args g) {
 
 // ---- copies ----
 
-// Splits a flat index into the four indices of an element of v. x: constants for fast division by the extents of v. If v has 2^31
-// or more elements, x.d0.d is 0, and the function divides by v.ne instead.
-DEV at4 place_of(int64_t i, const struct cuda_view &v, const struct cuda_index &x) {
-    return x.d0.d != 0 ? index_split(i, x) : index_split(i, v.ne);
-}
-
 // Copies elements or blocks of g.size bytes unchanged.
 KERNEL copy_as_is(const __grid_constant__ struct cuda_copy_args g) {
     dep_begin();
@@ -130,9 +118,7 @@ KERNEL copy_narrow(const __grid_constant__ struct cuda_copy_args g) {
     for (int64_t ib = thread_index(); ib < g.n; ib += thread_count()) {
         float x[32];
         for (int j = 0; j < 32; j++) {
-            const at4 from = place_of(ib * 32 + j, g.a, g.a_index);
-            x[j] = g.block == 1 ? load_number(at(g.a, from), g.a.type)
-                                : row_element(at(g.a, 0, from.i1, from.i2, from.i3), g.a.type, from.i0);
+            x[j] = copy_source(g, ib * 32 + j);
         }
         const at4 to = place_of(ib * 32, g.dst, g.dst_index);
         row_quantize(x, at(g.dst, 0, to.i1, to.i2, to.i3), g.dst.type, to.i0);

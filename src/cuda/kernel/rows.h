@@ -12,14 +12,16 @@ struct cuda_rows_args {
     struct cuda_view dst, a, numbers; // numbers: row indices
     int64_t n_rows;                   // rows to copy: of dst for GET_ROWS, of a for SET_ROWS
     int32_t size;                     // bytes per element, if elements are copied without conversion; 0: elements are converted
-    int32_t pad;
+    int32_t dst_block;                // elements per block of dst
 };
 
 // Copies elements, in order, from one layout to another.
 struct cuda_copy_args {
     struct cuda_view dst, a;
+    struct cuda_view b;                   // copy_narrow*: added to a, repeated to its shape; p is NULL: nothing is added
     struct cuda_index dst_index, a_index; // if there are 2^31 or more elements, d0.d is 0 and the kernel divides by ne
     int64_t n;                            // by kernel: elements, blocks, 16-byte words, or matrices to transpose
     int32_t size;                         // bytes per element or block, if they are copied without conversion; 0: converted
-    int32_t block;                        // elements per block of a
+    int32_t block, dst_block;             // elements per block of a, of dst
+    int32_t pad;
 };

@@ -48,6 +48,10 @@ static bool binary_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
+static bool add_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    return binary_supports(dev, op) || cuda_can_add_quantised(op);
+}
+
 // For contiguous a and b, where b has n_b elements. Returns whether the op combines element i of a with element i % n_b of b.
 // This holds if b has the first extents of a and its other extents are 1.
 static bool repeats_whole(const struct ggml_tensor *b, const struct ggml_tensor *a) {
@@ -82,6 +86,10 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
         .n = n,
         .what = (int32_t) op->op};
     return cuda_launch_one(r, "eltwise_binary", cuda_dims_1d(r, n, BLOCK), &args);
+}
+
+static enum ggml_status add_run(struct cuda_run *r, struct ggml_tensor *op) {
+    return ggml_is_quantized(op->type) ? cuda_add_quantised(r, op) : binary_run(r, op);
 }
 
 // ---- GLU ----
@@ -135,7 +143,7 @@ static enum ggml_status glu_run(struct cuda_run *r, struct ggml_tensor *op) {
     { .supports = map_supports, .run = map_run }
 
 const struct cuda_op_entry cuda_ops_eltwise[] = {
-    {GGML_OP_ADD, BINARY},
+    {GGML_OP_ADD, {.supports = add_supports, .run = add_run}},
     {GGML_OP_SUB, BINARY},
     {GGML_OP_MUL, BINARY},
     {GGML_OP_DIV, BINARY},

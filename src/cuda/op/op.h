@@ -29,9 +29,10 @@ static inline struct cuda_div cuda_div_of(int64_t d) {
 
 #define CUDA_INDEX_MAX (INT64_C(1) << 31) // cuda_index requires fewer elements
 
-// Returns the divisors of t. If t has CUDA_INDEX_MAX or more elements, d0.d is 0, and kernels divide by the extents of t.
+// Returns the divisors of t. If t has CUDA_INDEX_MAX or more elements, d0.d is 0, and kernels divide by the extents of t. If t is
+// empty, d0.d is 0 too.
 static inline struct cuda_index cuda_index_of(const struct ggml_tensor *t) {
-    if (ggml_nelements(t) >= CUDA_INDEX_MAX) {
+    if (ggml_nelements(t) == 0 || ggml_nelements(t) >= CUDA_INDEX_MAX) {
         return (struct cuda_index){.d0 = {.d = 0}};
     }
     return (struct cuda_index){.d0 = cuda_div_of(t->ne[0]),
@@ -104,8 +105,31 @@ static inline bool cuda_can_widen(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 || ggml_is_quantized(t);
 }
 
-// Returns whether t is a type with blocks of 32 that kernel/quantize.cuh writes.
+// For ADD and ADD1 with a quantised source 0 and result (op/rows.c).
+bool cuda_can_add_quantised(const struct ggml_tensor *op);
+enum ggml_status cuda_add_quantised(struct cuda_run *r, struct ggml_tensor *op);
+
+// Returns whether kernel/quantize.cuh or kernel/quantize_super.cu writes blocks of type t.
 static inline bool cuda_can_quantise(enum ggml_type t) {
-    return t == GGML_TYPE_Q8_0 || t == GGML_TYPE_Q4_0 || t == GGML_TYPE_Q4_1 || t == GGML_TYPE_Q5_0 || t == GGML_TYPE_Q5_1 ||
-           t == GGML_TYPE_IQ4_NL || t == GGML_TYPE_MXFP4;
+    switch (t) {
+        case GGML_TYPE_Q4_0:
+        case GGML_TYPE_Q4_1:
+        case GGML_TYPE_Q5_0:
+        case GGML_TYPE_Q5_1:
+        case GGML_TYPE_Q8_0:
+        case GGML_TYPE_Q2_K:
+        case GGML_TYPE_Q3_K:
+        case GGML_TYPE_Q4_K:
+        case GGML_TYPE_Q5_K:
+        case GGML_TYPE_Q6_K:
+        case GGML_TYPE_IQ4_NL:
+        case GGML_TYPE_IQ4_XS:
+        case GGML_TYPE_TQ1_0:
+        case GGML_TYPE_TQ2_0:
+        case GGML_TYPE_MXFP4:
+        case GGML_TYPE_NVFP4:
+        case GGML_TYPE_Q1_0:
+        case GGML_TYPE_Q2_0: return true;
+        default: return false;
+    }
 }

@@ -54,11 +54,16 @@ static enum ggml_status set_run(struct cuda_run *r, struct ggml_tensor *op) {
         .a = cuda_view_of(rows),
         .numbers = cuda_view_of(op->src[1]),
         .n_rows = ggml_nrows(rows),
-        .size = rows->type == op->type ? (int32_t) ggml_type_size(op->type) : 0};
+        .size = rows->type == op->type ? (int32_t) ggml_type_size(op->type) : 0,
+        .dst_block = (int32_t) ggml_blck_size(op->type)};
     if (args.n_rows == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    if (ggml_is_quantized(op->type)) {
+    if (args.dst_block > 32) { // one warp per block
+        return cuda_launch_one(
+            r, "rows_set_super", cuda_dims_1d(r, args.n_rows * (rows->ne[0] / args.dst_block) * 32, 128), &args);
+    }
+    if (args.dst_block == 32) {
         return cuda_launch_one(r, "rows_set_blocks", cuda_dims_1d(r, args.n_rows * (rows->ne[0] / 32), 128), &args);
     }
     return cuda_launch_one(r, "rows_set", row_dims(args.n_rows, rows->ne[0]), &args);
@@ -90,7 +95,7 @@ static bool copy_supports(CUDA_DEV, const struct ggml_tensor *op) {
         return is_plain(a->type) || a->ne[0] == op->ne[0] || (ggml_is_contiguous(a) && ggml_is_contiguous(op));
     }
     return (is_number(a->type) || cuda_can_widen(a->type)) && (is_number(op->type) || cuda_can_quantise(op->type)) &&
-           (is_plain(op->type) || op->ne[0] % 32 == 0);
+           op->ne[0] % ggml_blck_size(op->type) == 0;
 }
 
 // Returns a copy of t in which each quantised block counts as one element.
@@ -130,6 +135,24 @@ static enum ggml_status copy_transpose(struct cuda_run *r, struct ggml_tensor *o
     return cuda_launch_one(r, ggml_type_size(op->type) == 4 ? "copy_transpose_4" : "copy_transpose_2", dims, &args);
 }
 
+// Writes blocks of the result's type: source 0 converted, or the sum of source 0 and b.
+static enum ggml_status narrow_run(struct cuda_run *r, struct ggml_tensor *op, const struct ggml_tensor *b) {
+    const struct ggml_tensor *a = op->src[0];
+    struct cuda_copy_args args = {.dst = cuda_view_of(op),
+        .a = cuda_view_of(a),
+        .dst_index = cuda_index_of(op),
+        .a_index = cuda_index_of(a),
+        .n = ggml_nelements(op) / ggml_blck_size(op->type),
+        .block = (int32_t) ggml_blck_size(a->type),
+        .dst_block = (int32_t) ggml_blck_size(op->type)};
+    if (b != NULL) {
+        args.b = cuda_view_of(b);
+    }
+    return args.dst_block > 32
+               ? cuda_launch_one(r, "copy_narrow_super", cuda_dims_1d(r, args.n * 32, 128), &args) // a warp per block
+               : cuda_launch_one(r, "copy_narrow", cuda_dims_1d(r, args.n, 128), &args);
+}
+
 static enum ggml_status copy_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     if (a->type == op->type && ggml_is_contiguous(a) && ggml_is_contiguous(op)) {
@@ -139,22 +162,34 @@ static enum ggml_status copy_run(struct cuda_run *r, struct ggml_tensor *op) {
         return copy_transpose(r, op);
     }
     const bool as_is = a->type == op->type;
-    const bool narrow = !as_is && !is_plain(op->type);
+    if (!as_is && !is_plain(op->type)) {
+        return narrow_run(r, op, NULL);
+    }
     const struct ggml_tensor to = as_is ? in_blocks(op) : *op, from = as_is ? in_blocks(a) : *a;
     const struct cuda_copy_args args = {.dst = cuda_view_of(&to),
         .a = cuda_view_of(&from),
         .dst_index = cuda_index_of(&to),
         .a_index = cuda_index_of(&from),
-        .n = narrow ? ggml_nelements(op) / 32 : to.ne[0] * to.ne[1] * to.ne[2] * to.ne[3],
+        .n = to.ne[0] * to.ne[1] * to.ne[2] * to.ne[3],
         .size = as_is ? (int32_t) ggml_type_size(op->type) : 0,
         .block = (int32_t) ggml_blck_size(a->type)};
     const char *kernel = is_plain(a->type) ? "copy_convert" : "copy_widen";
     if (as_is) {
         kernel = "copy_as_is";
-    } else if (narrow) {
-        kernel = "copy_narrow";
     }
-    return cuda_launch_one(r, kernel, cuda_dims_1d(r, args.n, narrow ? 128 : BLOCK_THREADS), &args);
+    return cuda_launch_one(r, kernel, cuda_dims_1d(r, args.n, BLOCK_THREADS), &args);
+}
+
+// ---- ADD and ADD1 with a quantised result ----
+
+bool cuda_can_add_quantised(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return a != NULL && b != NULL && cuda_can_quantise(op->type) && a->type == op->type && cuda_is_float(b->type) &&
+           ggml_are_same_shape(a, op) && ggml_can_repeat(b, a) && cuda_rows_are_dense(a) && cuda_rows_are_dense(op);
+}
+
+enum ggml_status cuda_add_quantised(struct cuda_run *r, struct ggml_tensor *op) {
+    return narrow_run(r, op, op->src[1]);
 }
 
 #define COPY \
