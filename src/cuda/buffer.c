@@ -246,7 +246,8 @@ static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml
     const struct cuda_device *dev = buft->context;
     const size_t size = ggml_nbytes(tensor);
     const struct cuda_op_row *row = cuda_op_row(tensor->op);
-    if (row == NULL || row->extra_size == NULL || tensor->view_src != NULL || !cuda_supports_op(dev, tensor)) {
+    if (row == NULL || row->extra_size == NULL || tensor->view_src != NULL || ggml_nelements(tensor) == 0 ||
+        !cuda_supports_op(dev, tensor)) {
         return size;
     }
     const size_t extra = row->extra_size(dev, tensor);

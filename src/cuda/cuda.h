@@ -87,7 +87,8 @@ struct cuda_op_row {
     // Bytes of the backend's arena, which all ops share.
     size_t (*work_size)(const struct cuda_device *dev, const struct ggml_tensor *op); // NULL: none
     enum ggml_status (*run)(struct cuda_run *r, struct ggml_tensor *op);              // NULL: the op computes nothing (views)
-    const char *kernel; // kernel that cuda_elementwise_run (op/op.h) launches
+    const char *kernel;  // kernel that cuda_elementwise_run (op/op.h) launches
+    unsigned empty_srcs; // bit mask; bit i set: src[i] may be empty although the result is not
 };
 
 struct cuda_op_entry {
@@ -95,7 +96,7 @@ struct cuda_op_entry {
     struct cuda_op_row row;
 };
 // clang-format off
-#define CUDA_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, NULL}}
+#define CUDA_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, NULL, 0}}
 // clang-format on
 
 // Returns the row of an op, or NULL if it has none.

@@ -57,11 +57,10 @@ const struct cuda_op_row *cuda_op_row(enum ggml_op op) {
     return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
 }
 
-// Returns whether no source is empty. Sources of CONCAT are not checked: models concatenate with an empty tensor at the first
-// token.
-static bool has_nonempty_sources(const struct ggml_tensor *op) {
+// Returns whether no source is empty, except for those that row->empty_srcs allows.
+static bool has_nonempty_sources(const struct ggml_tensor *op, const struct cuda_op_row *row) {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
-        if (op->src[i] != NULL && ggml_nelements(op->src[i]) == 0 && op->op != GGML_OP_CONCAT) {
+        if (op->src[i] != NULL && ggml_nelements(op->src[i]) == 0 && (row->empty_srcs >> i & 1) == 0) {
             return false;
         }
     }
@@ -73,10 +72,10 @@ bool cuda_supports_op(const struct cuda_device *dev, const struct ggml_tensor *o
     if (row == NULL) {
         return false;
     }
-    if (row->run == NULL) {
-        return true;
+    if (row->run == NULL || ggml_nelements(op) == 0) {
+        return true; // there is nothing to compute
     }
-    return (ggml_nelements(op) == 0 || has_nonempty_sources(op)) && (row->supports == NULL || row->supports(dev, op));
+    return has_nonempty_sources(op, row) && (row->supports == NULL || row->supports(dev, op));
 }
 
 // ---- fusions ----

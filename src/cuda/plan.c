@@ -217,7 +217,7 @@ size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgra
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
         const struct cuda_op_row *row = cuda_op_row(node->op);
-        if (row != NULL && row->run != NULL && row->work_size != NULL && cuda_supports_op(b->dev, node)) {
+        if (row != NULL && row->work_size != NULL && ggml_nelements(node) > 0 && cuda_supports_op(b->dev, node)) {
             size = max_size(size, row->work_size(b->dev, node));
         }
     }

@@ -84,7 +84,8 @@ static bool diag_supports(CUDA_DEV, const struct ggml_tensor *op) {
 // ---- PAD, PAD_REFLECT_1D, ROLL, windows ----
 
 static bool pad_supports(CUDA_DEV, const struct ggml_tensor *op) {
-    bool fits = has_same_plain_type(op);
+    const bool is_circular = param_i32(op, 8) != 0;
+    bool fits = has_same_plain_type(op) && !(is_circular && ggml_nelements(op->src[0]) == 0);
     for (int i = 0; i < 4 && fits; i++) {
         fits = op->ne[i] == op->src[0]->ne[i] + param_i32(op, 2 * i) + param_i32(op, 2 * i + 1);
     }
@@ -202,23 +203,30 @@ static bool part_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     struct cuda_view part;
     return a != NULL && b != NULL && a->type == op->type && b->type == op->type && ggml_are_same_shape(a, op) &&
-           ggml_is_contiguous(op) && ggml_is_contiguous(a) &&
-           (op->type == GGML_TYPE_F32 || (op->op == GGML_OP_SET && op->type == GGML_TYPE_I32)) && part_of(op, &part);
+           ggml_is_contiguous(op) && (op->type == GGML_TYPE_F32 || (op->op == GGML_OP_SET && op->type == GGML_TYPE_I32)) &&
+           (ggml_nelements(b) == 0 || part_of(op, &part));
+}
+
+// Copies source 0 to the result.
+static enum ggml_status part_copy(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    if (ggml_is_contiguous(a)) {
+        return cuda_copy_bytes(r, op->data, a->data, ggml_nbytes(op));
+    }
+    return place_launch(r, op, GGML_OP_REPEAT, op->op_params);
 }
 
 static enum ggml_status part_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
     struct cuda_part_args args = {
         .b = cuda_view_of(b), .index = cuda_index_of(b), .n = ggml_nelements(b), .add = op->op == GGML_OP_ACC};
-    if (!part_of(op, &args.part)) {
+    if (args.n > 0 && !part_of(op, &args.part)) {
         return shim_error(
             GGML_STATUS_FAILED, "CUDA: the part that %s '%s' writes is not within its result", ggml_op_name(op->op), op->name);
     }
-    if (op->data != op->src[0]->data) {
-        const enum ggml_status status = cuda_copy_bytes(r, op->data, op->src[0]->data, ggml_nbytes(op));
-        if (status != GGML_STATUS_SUCCESS) {
-            return status;
-        }
+    const enum ggml_status status = op->data != op->src[0]->data ? part_copy(r, op) : GGML_STATUS_SUCCESS;
+    if (status != GGML_STATUS_SUCCESS || args.n == 0) {
+        return status;
     }
     return cuda_launch_one(r, "place_part", cuda_dims_1d(r, args.n, BLOCK), &args);
 }
@@ -234,8 +242,12 @@ static bool add_id_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static bool add1_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    return a != NULL && b != NULL && op->type == a->type && cuda_is_float(a->type) && cuda_is_float(b->type) &&
-           ggml_nelements(b) == 1 && ggml_are_same_shape(a, op);
+    return cuda_can_add_quantised(op) || (a != NULL && b != NULL && op->type == a->type && cuda_is_float(a->type) &&
+                                             cuda_is_float(b->type) && ggml_nelements(b) == 1 && ggml_are_same_shape(a, op));
+}
+
+static enum ggml_status add1_run(struct cuda_run *r, struct ggml_tensor *op) {
+    return ggml_is_quantized(op->type) ? cuda_add_quantised(r, op) : cuda_elementwise_run(r, op);
 }
 
 // ---- ARANGE, TIMESTEP_EMBEDDING, ADD_REL_POS ----
@@ -260,9 +272,10 @@ static bool add_rel_pos_supports(const struct cuda_device *dev, const struct ggm
 
 const struct cuda_op_entry cuda_ops_rearrange[] = {
     {GGML_OP_REPEAT, {.supports = repeat_supports, .run = place_run}},
-    {GGML_OP_CONCAT, {.supports = concat_supports, .run = place_run}},
+    // Models concatenate with an empty tensor at the first token.
+    {GGML_OP_CONCAT, {.supports = concat_supports, .run = place_run, .empty_srcs = 1 << 0 | 1 << 1}},
     {GGML_OP_DIAG, {.supports = diag_supports, .run = place_run}},
-    {GGML_OP_PAD, {.supports = pad_supports, .run = pad_run}},
+    {GGML_OP_PAD, {.supports = pad_supports, .run = pad_run, .empty_srcs = 1 << 0}},
     {GGML_OP_PAD_REFLECT_1D, {.supports = reflect_supports, .run = place_run}},
     {GGML_OP_ROLL, {.supports = roll_supports, .run = place_run}},
     {GGML_OP_WIN_PART, {.supports = win_part_supports, .run = place_run}},
@@ -271,10 +284,10 @@ const struct cuda_op_entry cuda_ops_rearrange[] = {
     {GGML_OP_DIAG_MASK_INF, {.supports = same_f32, .run = mask_run}},
     {GGML_OP_DIAG_MASK_ZERO, {.supports = same_f32, .run = mask_run}},
     {GGML_OP_TRI, {.supports = tri_supports, .run = tri_run}},
-    {GGML_OP_SET, {.supports = part_supports, .run = part_run}},
-    {GGML_OP_ACC, {.supports = part_supports, .run = part_run}},
+    {GGML_OP_SET, {.supports = part_supports, .run = part_run, .empty_srcs = 1 << 1}},
+    {GGML_OP_ACC, {.supports = part_supports, .run = part_run, .empty_srcs = 1 << 1}},
     {GGML_OP_ADD_ID, {.supports = add_id_supports, .run = cuda_elementwise_run, .kernel = "place_add_id"}},
-    {GGML_OP_ADD1, {.supports = add1_supports, .run = cuda_elementwise_run, .kernel = "place_add_id"}},
+    {GGML_OP_ADD1, {.supports = add1_supports, .run = add1_run, .kernel = "place_add_id"}},
     {GGML_OP_ARANGE, {.supports = arange_supports, .run = cuda_elementwise_run, .kernel = "place_made"}},
     {GGML_OP_TIMESTEP_EMBEDDING, {.supports = timestep_supports, .run = cuda_elementwise_run, .kernel = "place_made"}},
     {GGML_OP_ADD_REL_POS, {.supports = add_rel_pos_supports, .run = cuda_elementwise_run, .kernel = "place_made"}},

@@ -145,11 +145,11 @@ static enum ggml_status sort_run(struct cuda_run *r, struct ggml_tensor *op) {
 }
 
 const struct cuda_op_entry cuda_ops_reduce[] = {
-    {GGML_OP_SUM, {.supports = sum_supports, .work_size = parts_size, .run = sum_run}},
-    {GGML_OP_COUNT_EQUAL, {.supports = count_supports, .work_size = parts_size, .run = sum_run}},
-    {GGML_OP_SUM_ROWS, {.supports = rows_supports, .run = rows_run}},
-    {GGML_OP_MEAN, {.supports = rows_supports, .run = rows_run}},
-    {GGML_OP_ARGMAX, {.supports = argmax_supports, .run = rows_run}},
+    {GGML_OP_SUM, {.supports = sum_supports, .work_size = parts_size, .run = sum_run, .empty_srcs = 1 << 0}},
+    {GGML_OP_COUNT_EQUAL, {.supports = count_supports, .work_size = parts_size, .run = sum_run, .empty_srcs = 1 << 0 | 1 << 1}},
+    {GGML_OP_SUM_ROWS, {.supports = rows_supports, .run = rows_run, .empty_srcs = 1 << 0}},
+    {GGML_OP_MEAN, {.supports = rows_supports, .run = rows_run, .empty_srcs = 1 << 0}},
+    {GGML_OP_ARGMAX, {.supports = argmax_supports, .run = rows_run, .empty_srcs = 1 << 0}},
     {GGML_OP_CUMSUM, {.supports = cumsum_supports, .run = rows_run}},
     {GGML_OP_ARGSORT, {.supports = sort_supports, .extra_size = sort_extra, .run = sort_run}},
     {GGML_OP_TOP_K, {.supports = sort_supports, .extra_size = sort_extra, .run = sort_run}},

@@ -75,7 +75,7 @@ static bool get_rows_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
 
 static bool repeat_back_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    return a != NULL && cuda_is_float(a->type) && is_dense_f32(op) && ggml_can_repeat(op, a);
+    return a != NULL && cuda_is_float(a->type) && is_dense_f32(op) && (ggml_nelements(a) == 0 || ggml_can_repeat(op, a));
 }
 
 // ---- optimisers: the result is a view of src[0], which is updated in place ----
@@ -132,10 +132,14 @@ const struct cuda_op_entry cuda_ops_train[] = {
     {GGML_OP_SILU_BACK, {.supports = back_supports, .run = cuda_elementwise_run, .kernel = "silu_back"}},
     {GGML_OP_RMS_NORM_BACK, {.supports = back_supports, .run = rows_back_run}},
     {GGML_OP_SOFT_MAX_BACK, {.supports = back_supports, .run = rows_back_run}},
-    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports, .run = cuda_elementwise_run, .kernel = "get_rows_back"}},
-    {GGML_OP_REPEAT_BACK, {.supports = repeat_back_supports, .run = cuda_elementwise_run, .kernel = "repeat_back"}},
+    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports,
+                                .run = cuda_elementwise_run,
+                                .kernel = "get_rows_back",
+                                .empty_srcs = 1 << 0 | 1 << 1}},
+    {GGML_OP_REPEAT_BACK,
+        {.supports = repeat_back_supports, .run = cuda_elementwise_run, .kernel = "repeat_back", .empty_srcs = 1 << 0}},
     {GGML_OP_OPT_STEP_ADAMW, {.supports = step_supports, .run = step_run}},
     {GGML_OP_OPT_STEP_SGD, {.supports = step_supports, .run = step_run}},
-    {GGML_OP_OUT_PROD, {.supports = out_supports, .run = out_run}},
+    {GGML_OP_OUT_PROD, {.supports = out_supports, .run = out_run, .empty_srcs = 1 << 0 | 1 << 1}},
     CUDA_OPS_END,
 };
