@@ -10,6 +10,7 @@
 
 struct rows {
     enum ggml_type type, index;
+    enum ggml_type source; // of SET_ROWS
     int64_t n, n_rows, n_get;
     int64_t ne2, ne3;
     int layout;
@@ -26,7 +27,7 @@ static struct ggml_tensor *build_set(struct op_build *b, const void *arg) {
     const struct rows *c = arg;
     struct ggml_tensor *a = c->layout == 1 ? op_input_holes(b, c->type, NE(c->n, c->n_rows, c->ne2, c->ne3))
                                            : op_input(b, c->type, NE(c->n, c->n_rows, c->ne2, c->ne3));
-    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->n, c->n_get, c->ne2, c->ne3));
+    struct ggml_tensor *x = op_input(b, c->source, NE(c->n, c->n_get, c->ne2, c->ne3));
     return ggml_set_rows(b->ctx, a, x, op_indices(b, c->index, NE(c->n_get, 1, c->ne3, 1), c->n_rows, true));
 }
 
@@ -41,13 +42,18 @@ static void rows_cases(struct op_suite *s) {
         static const int64_t shapes[][5] = {{256, 10, 4, 1, 1}, {1280, 7, 5, 3, 2}, {512, 33, 33, 2, 1}};
         for (size_t i = 0; i < N(shapes); i++) {
             for (int layout = 0; layout < 2; layout++) {
-                struct rows c = {
-                    type, GGML_TYPE_I64, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3], shapes[i][4], layout};
+                struct rows c = {type, GGML_TYPE_I64, GGML_TYPE_F32, shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3],
+                    shapes[i][4], layout};
                 op_case(s, "GET_ROWS", op_text("%s shape %zu layout %d", ggml_type_name(type), i, layout), OP_F32, build_get, &c);
                 for (int wide = 0; wide < 2 && type != GGML_TYPE_I32; wide++) {
                     c.index = wide ? GGML_TYPE_I64 : GGML_TYPE_I32;
                     op_case(s, "SET_ROWS",
                         op_text("%s by %s shape %zu layout %d", ggml_type_name(type), ggml_type_name(c.index), i, layout),
+                        quant ? OP_EXACT : OP_F32, build_set, &c);
+                }
+                c.source = GGML_TYPE_F16;
+                if (type != GGML_TYPE_I32) {
+                    op_case(s, "SET_ROWS", op_text("%s from f16 shape %zu layout %d", ggml_type_name(type), i, layout),
                         quant ? OP_EXACT : OP_F32, build_set, &c);
                 }
             }
