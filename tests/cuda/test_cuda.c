@@ -821,6 +821,33 @@ static void kernels_fit_every_gpu(void **unused) {
     }
 }
 
+// Attention supports every pair of cache types. Sequences with their own caches take one launch, and one that combines splits.
+static void attention_reads_every_cache_type(void **unused) {
+    (void) unused;
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+        GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL, GGML_TYPE_Q4_K};
+    enum { N_TYPES = sizeof types / sizeof types[0], D = 256, N_SEQ = 5 };
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    for (int i = 0; i < N_TYPES * N_TYPES; i++) {
+        struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+        struct ggml_tensor *q = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, D, 1, 8, N_SEQ);
+        struct ggml_tensor *k = ggml_new_tensor_4d(ctx, types[i / N_TYPES], D, 400, 2, N_SEQ);
+        struct ggml_tensor *v = ggml_new_tensor_4d(ctx, types[i % N_TYPES], D, 400, 2, N_SEQ);
+        struct ggml_tensor *mask = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, 400, 1, 1, N_SEQ);
+        struct ggml_tensor *y = ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f, 0.0f, 0.0f);
+        struct ggml_cgraph *g = ggml_new_graph(ctx);
+        ggml_build_forward_expand(g, y);
+        ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
+        assert_true(ggml_backend_supports_op(backend, y));
+        const long before = st->n_launches;
+        assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
+        assert_in_range(st->n_launches - before, 1, 2);
+        ggml_backend_buffer_free(buffer);
+        ggml_free(ctx);
+    }
+    ggml_backend_free(backend);
+}
+
 // If the arena cannot be enlarged, it keeps its earlier size.
 static void a_failed_reserve_keeps_the_earlier_one(void **unused) {
     (void) unused;
@@ -952,6 +979,7 @@ int main(int argc, char **argv) {
         TEST(every_allocation_may_fail),
         TEST(reserved_graphs_need_no_memory),
         TEST(kernels_fit_every_gpu),
+        TEST(attention_reads_every_cache_type),
         TEST(smaller_graphs_need_no_more_memory),
         TEST(a_failed_reserve_keeps_the_earlier_one),
         TEST(threads_share_devices),

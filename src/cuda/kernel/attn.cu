@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attn.cu: attention kernels that split the keys (attn.cuh, attn_few.cuh, attn_wide.cuh), and attn_join, which combines splits.
+// attn.cu: attention kernels that split the keys (attn.cuh, attn_few.cuh), and attn_join, which combines splits.
 #include "attn_few.cuh"
-#include "attn_wide.cuh"
 
 #define ATTN_KERNEL(name, d, bf, direct, n_blocks) \
     extern "C" __global__ void __launch_bounds__(ATTN_WARPS * 32, n_blocks) attn_##name(const __grid_constant__ attn_args a) { \
@@ -17,23 +16,22 @@ ATTN_KERNEL(bf16_64, 64, true, false, 2)
 ATTN_KERNEL(bf16_128, 128, true, false, 2)
 ATTN_KERNEL(bf16_256, 256, true, false, 1)
 
-#define FEW_KERNEL(name, source, d, warps, n_blocks) \
-    extern "C" __global__ void __launch_bounds__(warps * 32, n_blocks) attn_##name(const __grid_constant__ attn_args a) { \
+#define FEW_KERNEL(type, source, d, warps, n_blocks) \
+    extern "C" __global__ void __launch_bounds__(warps * 32, n_blocks) \
+        attn_few_##type##_##d##x##warps(const __grid_constant__ attn_args a) { \
         attn_few<source<d>, d, warps>(a); \
     }
-FEW_KERNEL(few_f16_64, few_halves, 64, 4, 4)
-FEW_KERNEL(few_f16_128, few_halves, 128, 4, 3)
-FEW_KERNEL(long_f16_64, few_halves, 64, 16, 1)
-FEW_KERNEL(long_f16_128, few_halves, 128, 12, 1)
-FEW_KERNEL(long_q8_0_64, few_q8_0, 64, 16, 1)
-FEW_KERNEL(long_q8_0_128, few_q8_0, 128, 12, 1)
-
-extern "C" __global__ void __launch_bounds__(WIDE_WARPS * 32) attn_wide_f16(const __grid_constant__ attn_args a) {
-    attn_wide<false>(a);
-}
-extern "C" __global__ void __launch_bounds__(WIDE_WARPS * 32) attn_wide_bf16(const __grid_constant__ attn_args a) {
-    attn_wide<true>(a);
-}
+FEW_KERNEL(f16, few_halves, 64, 16, 1)
+FEW_KERNEL(f16, few_halves, 64, 8, 2)
+FEW_KERNEL(f16, few_halves, 64, 4, 4)
+FEW_KERNEL(f16, few_halves, 128, 12, 1)
+FEW_KERNEL(f16, few_halves, 128, 6, 2)
+FEW_KERNEL(f16, few_halves, 128, 4, 3)
+FEW_KERNEL(f16, few_halves, 128, 3, 4)
+FEW_KERNEL(q8_0, few_q8_0, 64, 16, 1)
+FEW_KERNEL(q8_0, few_q8_0, 128, 12, 1)
+FEW_KERNEL(blocks, few_blocks, 64, 16, 1)
+FEW_KERNEL(blocks, few_blocks, 128, 12, 1)
 
 enum { ATTN_AHEAD = 64, JOIN_WARPS = 4 };
 

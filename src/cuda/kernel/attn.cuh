@@ -2,8 +2,8 @@
 // attn.cuh: attention for few queries. The keys are split over blocks, and attn_join combines the splits.
 //
 // A block computes 16 rows and one split of the keys. Row r of a group is head r % n_group of query r / n_group, so a block reads
-// each key once for all heads of the group. Each warp processes 16 keys at a time with its own ring and its own sums, so warps
-// wait for each other only at the end.
+// each key once for all heads of the group. Each warp processes 16 keys at a time (a step) with its own ring and its own sums, so
+// warps wait for each other only at the end. A warp skips the steps that the mask hides from all rows of the block.
 // A row is one head of one query. A group is the heads that share keys.
 //
 // Thread (g, t) = (lane / 4, lane % 4) holds rows g and g + 8 of the mma.sync fragments.
@@ -11,11 +11,11 @@
 
 #include "attn_args.h"
 #include "dot.cuh"
+#include "ggml.h"
 #include "wgmma.cuh"
 
 enum { ATTN_WARPS = 4, ATTN_ROWS = 16, ATTN_KEYS = 16, ATTN_STAGES = 3 }; // ATTN_STAGES: largest number of stages
 #define LOG2_E 1.4426950408889634f
-enum { TYPE_F32 = 0, TYPE_F16 = 1, TYPE_Q4_0 = 2, TYPE_Q8_0 = 8, TYPE_BF16 = 30 };
 
 LANE float attn_exp2(float v) {
     float r;
@@ -83,24 +83,18 @@ template <bool BF> LANE uint32_t attn_pack(float lo, float hi) {
     return BF ? bf2_pack(lo, hi) : h2_pack(lo, hi);
 }
 
-// Returns four elements of a packed row from index i on, as two pairs of f16, or of bf16 if BF.
+// Returns four elements of a dense row from index i on, as two pairs of f16, or of bf16 if BF.
 template <int TYPE, bool BF> LANE uint2 attn_four(bytes p, int i) {
-    if (TYPE == TYPE_Q4_0) {
-        const bytes b = p.at(i / 32 * 18);
-        const uint32_t d = h2_low(b.u16(0)), w = b.u32(2 + i % 16) >> (i % 32 < 16 ? 0 : 4) & 0x0f0f0f0fu;
-        return make_uint2(
-            h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7170), 1032), d), h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7372), 1032), d));
-    }
-    if (TYPE == TYPE_F32) {
+    if (TYPE == GGML_TYPE_F32) {
         return make_uint2(attn_pack<BF>(__uint_as_float(p.w32(4 * i)), __uint_as_float(p.w32(4 * i + 4))),
             attn_pack<BF>(__uint_as_float(p.w32(4 * i + 8)), __uint_as_float(p.w32(4 * i + 12))));
     }
     uint2 o = make_uint2(p.u32(2 * i), p.u32(2 * i + 4));
-    if (TYPE == TYPE_F16 && BF) {
+    if (TYPE == GGML_TYPE_F16 && BF) {
         const float2 a = __half22float2(as_h2(o.x)), b = __half22float2(as_h2(o.y));
         o = make_uint2(bf2_pack(a.x, a.y), bf2_pack(b.x, b.y));
     }
-    if (TYPE == TYPE_BF16 && !BF) {
+    if (TYPE == GGML_TYPE_BF16 && !BF) {
         o.x = h2_pack(__uint_as_float(o.x << 16), __uint_as_float(o.x & 0xffff0000u));
         o.y = h2_pack(__uint_as_float(o.y << 16), __uint_as_float(o.y & 0xffff0000u));
     }
@@ -146,19 +140,45 @@ template <int D> LANE void attn_unpack_q8_0(bytes raw, int pitch, uint32_t odd, 
     }
 }
 
+// Converts 16 rows of a block format to f16, with a decoder of decode.cuh.
+template <int D, class DECODE>
+LANE void attn_unpack_subs(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
+    const int t = lane % 4;
+#pragma unroll 2
+    for (int i = lane / 4; i < ATTN_KEYS * (D / 32); i += 8) {
+        const int r = i / (D / 32), sub = i % (D / 32);
+        uint32_t o[4] = {0, 0, 0, 0};
+        if (32 * sub < n) {
+            DECODE().get(raw.at(r * pitch + ((odd + r * step) & 15)), sub, t, o);
+        }
+        uint16_t *at = to + r * (D + 8) + 32 * sub + 4 * t;
+        *reinterpret_cast<uint2 *>(at) = make_uint2(__byte_perm(o[0], o[1], 0x5410), __byte_perm(o[0], o[1], 0x7632));
+        *reinterpret_cast<uint2 *>(at + 16) = make_uint2(__byte_perm(o[2], o[3], 0x5410), __byte_perm(o[2], o[3], 0x7632));
+    }
+}
+
+// BF: the type is f32, f16 or bf16.
 template <int D, bool BF>
 LANE void attn_unpack(bytes raw, int pitch, const char *p, int64_t stride, int type, int n, uint16_t *to, int lane) {
     const uint32_t odd = (uint32_t) (uintptr_t) p & 15, step = (uint32_t) stride & 15;
-    if (type == TYPE_F32) {
-        attn_unpack_fours<D, TYPE_F32, BF>(raw, pitch, odd, step, n, to, lane);
-    } else if (type == TYPE_BF16) {
-        attn_unpack_fours<D, TYPE_BF16, BF>(raw, pitch, odd, step, n, to, lane);
-    } else if (BF || type == TYPE_F16) {
-        attn_unpack_fours<D, TYPE_F16, BF>(raw, pitch, odd, step, n, to, lane);
-    } else if (type == TYPE_Q8_0) {
+    if (type == GGML_TYPE_F32) {
+        attn_unpack_fours<D, GGML_TYPE_F32, BF>(raw, pitch, odd, step, n, to, lane);
+    } else if (type == GGML_TYPE_BF16) {
+        attn_unpack_fours<D, GGML_TYPE_BF16, BF>(raw, pitch, odd, step, n, to, lane);
+    } else if (BF || type == GGML_TYPE_F16) {
+        attn_unpack_fours<D, GGML_TYPE_F16, BF>(raw, pitch, odd, step, n, to, lane);
+    } else if (type == GGML_TYPE_Q8_0) {
         attn_unpack_q8_0<D>(raw, pitch, odd, step, n, to, lane);
+    } else if (type == GGML_TYPE_Q4_0) {
+        attn_unpack_subs<D, decode_q4_0>(raw, pitch, odd, step, n, to, lane);
+    } else if (type == GGML_TYPE_Q4_1) {
+        attn_unpack_subs<D, decode_q4_1>(raw, pitch, odd, step, n, to, lane);
+    } else if (type == GGML_TYPE_Q5_0) {
+        attn_unpack_subs<D, decode_q5_0>(raw, pitch, odd, step, n, to, lane);
+    } else if (type == GGML_TYPE_Q5_1) {
+        attn_unpack_subs<D, decode_q5_1>(raw, pitch, odd, step, n, to, lane);
     } else {
-        attn_unpack_fours<D, TYPE_Q4_0, BF>(raw, pitch, odd, step, n, to, lane);
+        attn_unpack_subs<D, decode_iq4_nl>(raw, pitch, odd, step, n, to, lane);
     }
 }
 
@@ -183,6 +203,75 @@ LANE attn_row attn_row_of(const attn_args &a, int r, int group, int batch) {
     }
     return row;
 }
+
+// ---- steps ----
+
+// Returns the steps of a warp in order. A step is KEYS keys. The WARPS warps of all splits of a tile take turns, so that they have
+// about the same number of visible keys. Steps that the mask hides from all rows of the tile are left out.
+template <int ROWS, int KEYS, int WARPS> struct attn_steps {
+    const attn_args &a;
+    int tile, group, batch;
+    int at;        // the last step; if steps are skipped: the first of the 32 steps in `open`
+    uint32_t open; // bit i: step i from `at` on is visible and has not been returned
+
+    LANE attn_steps(const attn_args &args, int tile, int group, int batch, int first)
+        : a(args), tile(tile), group(group), batch(batch), at(first), open(0) {
+    }
+    LANE int stride() const { // from a step to the next one of the same warp
+        return a.n_split * (WARPS * KEYS);
+    }
+    LANE uint32_t scan() const {
+        const int key = at + (int) (threadIdx.x % 32) * stride();
+        bool is_open = key < a.n_kv;
+        if (key + KEYS <= a.n_kv) {
+            const int each = a.mask_ne2 > 1 ? 1 : a.n_group; // rows that share a mask
+            const int end = min((tile + 1) * ROWS, a.n_q * a.n_group);
+            is_open = false;
+#pragma unroll(ROWS > 8 ? 4 : 1) // attn_few has no registers for more
+            for (int r = tile * ROWS / each * each; r < end; r += each) {
+                const uint4 *mask = reinterpret_cast<const uint4 *>(attn_row_of(a, r, group, batch).mask + key);
+#pragma unroll
+                for (int i = 0; i < KEYS / 8; i++) {
+                    const uint4 w = mask[i];
+                    is_open |= w.x != 0xfc00fc00u || w.y != 0xfc00fc00u || w.z != 0xfc00fc00u || w.w != 0xfc00fc00u;
+                }
+            }
+        }
+        return __ballot_sync(~0u, is_open);
+    }
+    // Returns the first key of the next step. At the end, returns n_kv.
+    LANE int next() {
+        if (!a.skips) {
+            at += stride();
+            return min(at, a.n_kv);
+        }
+        while (open == 0) {
+            if (at + 32 * stride() >= a.n_kv) {
+                return a.n_kv;
+            }
+            at += 32 * stride();
+            open = scan();
+        }
+        const int i = __ffs((int) open) - 1;
+        open &= open - 1;
+        return at + i * stride();
+    }
+    // Returns the first step, second() the step after it. With a.early, the first step may be hidden: its keys are loaded while
+    // the mask is read.
+    LANE int begin() {
+        if (a.skips && !a.early) {
+            open = scan();
+            return next();
+        }
+        return min(at, a.n_kv);
+    }
+    LANE int second() {
+        if (a.skips && a.early) {
+            open = scan() & ~1u;
+        }
+        return next();
+    }
+};
 
 // Loads the mask of a row at keys first, first + 1, first + 8 and first + 9. Callers load the mask one step in advance.
 LANE void attn_mask_of(const attn_args &a, const attn_row &row, int first, uint16_t *mask) {
@@ -394,23 +483,31 @@ template <int D, bool BF, bool DIRECT> LANE void attn_split(const attn_args &a) 
         wait_for_previous();
     }
     const char *k = a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, *v = a.v + group * a.v_2 + batch / a.v_r3 * a.v_3;
-    const int first = split * a.split_keys + warp * ATTN_KEYS, last = min((split + 1) * a.split_keys, a.n_kv);
-    const int stride = ATTN_WARPS * ATTN_KEYS, n_steps = max(0, (last - first + stride - 1) / stride);
     const attn_way way_k = attn_way_of<DIRECT>(k, a.k_1, a.k_row_size, lane),
                    way_v = attn_way_of<DIRECT>(v, a.v_1, a.v_row_size, lane);
     auto fetch = [&](int key, uint32_t to) {
-        attn_copy<D, DIRECT>(k, a.k_1, a.k_row_size, key, a.n_kv, to, pitch_k, way_k);
-        attn_copy<D, DIRECT>(v, a.v_1, a.v_row_size, key, a.n_kv, to + ATTN_KEYS * pitch_k, pitch_v, way_v);
+        if (key < a.n_kv) {
+            attn_copy<D, DIRECT>(k, a.k_1, a.k_row_size, key, a.n_kv, to, pitch_k, way_k);
+            attn_copy<D, DIRECT>(v, a.v_1, a.v_row_size, key, a.n_kv, to + ATTN_KEYS * pitch_k, pitch_v, way_v);
+        }
         copy_commit();
     };
-    for (int s = 0; s < min(a.n_stages - 1, n_steps); s++) {
-        fetch(first + s * stride, base + s * stage);
+    attn_steps<ATTN_ROWS, ATTN_KEYS, ATTN_WARPS> steps(a, tile, group, batch, (split * ATTN_WARPS + warp) * ATTN_KEYS);
+    int keys[ATTN_STAGES]; // the current step and the next ones
+    keys[0] = steps.begin();
+    if (a.n_stages > 1) {
+        fetch(keys[0], base);
     }
+    keys[1] = steps.second();
+    if (a.n_stages > 2) {
+        fetch(keys[1], base + stage);
+    }
+    keys[2] = steps.next();
     const attn_row row[2] = {
         attn_row_of(a, tile * ATTN_ROWS + g, group, batch), attn_row_of(a, tile * ATTN_ROWS + g + 8, group, batch)};
     uint16_t mask[2][4];
-    attn_mask_of(a, row[0], first + 2 * t, mask[0]);
-    attn_mask_of(a, row[1], first + 2 * t, mask[1]);
+    attn_mask_of(a, row[0], keys[0] + 2 * t, mask[0]);
+    attn_mask_of(a, row[1], keys[0] + 2 * t, mask[1]);
     uint32_t q[D / 16][4];
     attn_queries<D, BF>(a, row, batch, t, q);
     attn_sums<D> sum;
@@ -420,17 +517,15 @@ template <int D, bool BF, bool DIRECT> LANE void attn_split(const attn_args &a) 
     }
     sum.m[0] = sum.m[1] = -INFINITY, sum.l[0] = sum.l[1] = 0.0f;
     int at_stage = 0, fill = a.n_stages - 1;
-    for (int step = 0; step < n_steps; step++) {
-        const int key = first + step * stride;
+    while (keys[0] < a.n_kv) {
+        const int key = keys[0];
         uint16_t next[2][4];
-        attn_mask_of(a, row[0], key + stride + 2 * t, next[0]);
-        attn_mask_of(a, row[1], key + stride + 2 * t, next[1]);
-        copy_wait(step + a.n_stages - 1 < n_steps ? max(a.n_stages - 2, 0) : 0);
+        attn_mask_of(a, row[0], keys[1] + 2 * t, next[0]);
+        attn_mask_of(a, row[1], keys[1] + 2 * t, next[1]);
+        copy_wait(a.n_stages == 3 ? 1 : 0);
         __syncwarp();
-        if (step + a.n_stages - 1 < n_steps) {
-            fetch(key + (a.n_stages - 1) * stride, base + fill * stage);
-            fill = fill + 1 == a.n_stages ? 0 : fill + 1;
-        }
+        fetch(a.n_stages == 3 ? keys[2] : a.n_stages == 2 ? keys[1] : key, base + fill * stage);
+        fill = fill + 1 == a.n_stages ? 0 : fill + 1;
         if (a.n_stages == 1) {
             copy_wait(0);
             __syncwarp();
@@ -455,6 +550,7 @@ template <int D, bool BF, bool DIRECT> LANE void attn_split(const attn_args &a) 
             mask[i / 4][i % 4] = next[i / 4][i % 4];
         }
         at_stage = at_stage + 1 == a.n_stages ? 0 : at_stage + 1;
+        keys[0] = keys[1], keys[1] = keys[2], keys[2] = steps.next();
     }
     __syncthreads();
     attn_put<D>(sum, a.n_q * a.n_group - tile * ATTN_ROWS, reinterpret_cast<float *>(smem));

@@ -8,7 +8,8 @@
 #define ATTN_WIDE 576   // largest head dimension of attn_wide
 
 // y[batch][query][head][d_v] = softmax(scale q k + slope mask) v. Strides are in bytes. y is contiguous.
-// A group is the heads that share keys. A row is one head of one query. A split is the part of the keys that one block processes.
+// A group is the heads that share keys. A row is one head of one query. A step is the keys that a warp (attn_wide: a block)
+// processes at a time. A split is the part of the keys that one block processes: every n_split-th step of each warp.
 struct attn_args {
     const char *q, *k, *v, *mask;
     const float *sinks;
@@ -17,6 +18,7 @@ struct attn_args {
     float *limit;         // several splits: [split][row][2], largest score (log2), sum of weights
     const uint8_t *kinds; // attn90: ATTN_MASK_* per mask tile; NULL: no mask
     int64_t q_1, q_2, q_3, k_1, k_2, k_3, v_1, v_2, v_3, mask_1, mask_2, mask_3;
+    int q_0, k_0, v_0;    // read by attn_wide; the other kernels require dense rows
     float scale, softcap; // if softcap is not 0, the op has already divided scale by softcap
     float slope_base[2];  // log2 of the slope bases: heads below n_slope, other heads
     int n_slope;          // 0: no slopes (ALiBi)
@@ -27,10 +29,10 @@ struct attn_args {
     int k_r3, v_r3;                                    // batches that share keys; batches that share values
     int n_stages;                                      // stages of a warp's ring, 1 to 3
     int warp_shared;                                   // attn_few: bytes of a warp's ring
-    int n_split,
-        // keys per split: multiple of 16 (attn_few), 32 (attn_wide) or 64 (attn)
-        split_keys;
+    int n_split;
     int n_rows; // rows of `part` per split
+    int skips;  // find steps of hidden keys and skip them; requires a mask that can be read as 16-byte words
+    int early;  // read the first keys before the mask
     int wait;
 };
 

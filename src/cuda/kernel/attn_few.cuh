@@ -34,11 +34,11 @@ template <int D> struct few_sums {
     float o[D / 16][4], m[2], l[2];
 };
 
-// A warp reads 16 keys from `first` on, then 16 keys from first + stride on, up to and excluding `last`.
 struct few_from {
     const char *k, *v; // key 0 and value 0
     int64_t k_1, v_1;  // bytes between keys; bytes between values
-    int first, last, stride, g, t;
+    int first, last;   // first key of the warp; end of all keys
+    int g, t;
 };
 
 // Prefetches the warp's first keys and values into L2. This is safe while the previous kernel writes, because writes update L2.
@@ -51,13 +51,14 @@ LANE void few_touch(const attn_args &a, const few_from &f) {
     }
 }
 
-// A source of keys and values is few_halves or few_q8_0. start() begins to load. scores() multiplies 16 keys with the queries.
-// add() adds the 16 values, multiplied by the weights p, to the sums.
+// A source of keys and values is few_halves or few_blocks. keys[] has the first keys of the current step and of the next two.
+// init() reads no memory. start() begins to load the first step. scores() multiplies 16 keys with the queries. add() adds the 16 values, multiplied by the
+// weights p, to the sums. Both load the step that is AHEAD steps later.
 
 // ---- f16: the next 16 keys are loaded into registers while the current ones are processed ----
 
 template <int D> struct few_halves {
-    enum { STAGES = 0 };
+    enum { AHEAD = 1 }; // steps loaded in advance
     uint4 k[2][D / 32], v[4][D / 64];
 
     // query_dim: first dimension of the thread's i-th pair of query elements. value_dim: the same for pairs of sums.
@@ -90,11 +91,13 @@ template <int D> struct few_halves {
             }
         }
     }
-    LANE void start(const few_from &f, uint32_t) {
-        read_keys(f, f.first);
-        read_values(f, f.first);
+    LANE void init(const attn_args &, const few_from &, uint32_t) {
     }
-    LANE void scores(const few_from &f, int key, const uint32_t *q, float *s, float *more) {
+    LANE void start(const few_from &f, int key) {
+        read_keys(f, key);
+        read_values(f, key);
+    }
+    LANE void scores(const few_from &f, const int *keys, const uint32_t *q, float *s, float *more) {
 #pragma unroll
         for (int c = 0; c < D / 32; c++) {
             const uint32_t a0[4] = {k[0][c].x, k[1][c].x, k[0][c].y, k[1][c].y};
@@ -102,12 +105,12 @@ template <int D> struct few_halves {
             mma16816<false>(s, a0, q[4 * c], q[4 * c + 1]);
             mma16816<false>(more, a1, q[4 * c + 2], q[4 * c + 3]);
         }
-        read_keys(f, key + f.stride);
+        read_keys(f, keys[1]);
     }
     LANE static uint32_t nth_word(const uint4 &v, int w) {
         return w == 0 ? v.x : w == 1 ? v.y : w == 2 ? v.z : v.w;
     }
-    LANE void add(const few_from &f, int key, const uint32_t *p, few_sums<D> *sum) {
+    LANE void add(const few_from &f, const int *keys, const uint32_t *p, few_sums<D> *sum) {
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
             const uint32_t w0 = nth_word(v[0][i / 4], i % 4), w1 = nth_word(v[1][i / 4], i % 4),
@@ -116,25 +119,27 @@ template <int D> struct few_halves {
                 __byte_perm(w2, w3, 0x7632)};
             mma16816<false>(sum->o[i], a, p[0], p[1]);
         }
-        read_values(f, key + f.stride);
+        read_values(f, keys[1]);
     }
 };
 
-// ---- q8_0: rows can begin at any even address, so they are copied through a ring in shared memory ----
+// ---- block formats: rows can begin at any even address, so they are copied through a ring in shared memory ----
 
 // The 16-byte pieces of 16 rows that a thread copies. 16 rows are a multiple of 16 bytes, so the misalignment of a row repeats.
-template <int ROW, int PITCH> struct few_pieces {
-    enum { PIECES = (ROW + 30) / 16, N = (ATTN_KEYS * PIECES + 31) / 32 };
+// MAX_ROW: bytes of the longest row.
+template <int MAX_ROW> struct few_pieces {
+    enum { N = (ATTN_KEYS * ((MAX_ROW + 30) / 16) + 31) / 32 };
     int from[N];      // byte offset in global memory
     uint32_t what[N]; // packed: row, number of bytes, offset in the ring
 
-    LANE void init(const char *p, int64_t stride, int lane) {
+    LANE void init(const char *p, int64_t stride, int size, int pitch, int lane) {
+        const int n_pieces = (size + 30) / 16;
 #pragma unroll
         for (int j = 0; j < N; j++) {
-            const int i = lane + 32 * j, row = i / PIECES, piece = i % PIECES;
-            const int odd = (int) ((uintptr_t) (p + row * stride) & 15), left = row < ATTN_KEYS ? odd + ROW - 16 * piece : 0;
+            const int i = lane + 32 * j, row = i / n_pieces, piece = i % n_pieces;
+            const int odd = (int) ((uintptr_t) (p + row * stride) & 15), left = row < ATTN_KEYS ? odd + size - 16 * piece : 0;
             from[j] = (int) (row * stride) - odd + 16 * piece;
-            what[j] = (uint32_t) row << 24 | (uint32_t) max(min(left, 16), 0) << 16 | (uint32_t) (row * PITCH + 16 * piece);
+            what[j] = (uint32_t) row << 24 | (uint32_t) max(min(left, 16), 0) << 16 | (uint32_t) (row * pitch + 16 * piece);
         }
     }
     // n rows exist from p on. If n > 16, a piece at the end of a row may read bytes of the next row.
@@ -157,12 +162,64 @@ template <int ROW, int PITCH> struct few_pieces {
     }
 };
 
-template <int D> struct few_q8_0 {
-    enum { STAGES = 3, ROW = D / 32 * 34, PITCH = ((ROW + 30) / 16 | 1) * 16, STAGE = 2 * ATTN_KEYS * PITCH };
-    few_pieces<ROW, PITCH> keys, values;
+// Stores the levels of a block of 32 elements as unsigned bytes in w: N words, from element 16 run + 4 word on, or the whole block
+// if RUNS is 2. An element is d * (level - bias) + m. m is 0 in formats without an offset.
+template <int RUNS, int N> LANE void few_levels(bytes b, int type, int run, int word, uint32_t *w) {
+    if (type == GGML_TYPE_Q8_0) {
+        words_at<RUNS * N>(b, 2 + 16 * run + 4 * word, w);
+#pragma unroll
+        for (int i = 0; i < RUNS * N; i++) {
+            w[i] ^= 0x80808080u;
+        }
+        return;
+    }
+    const bool has_fifth = type == GGML_TYPE_Q5_0 || type == GGML_TYPE_Q5_1;
+    const uint32_t head = type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1 ? 4 : 2;
+    uint32_t v[N];
+    words_at<N>(b, head + (has_fifth ? 4 : 0) + 4 * word, v);
+    if (type == GGML_TYPE_IQ4_NL) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            const uint32_t x = curve_4(v[i]), y = curve_4(v[i] >> 16);
+            w[i] = __byte_perm(x, y, RUNS == 2 || run == 0 ? 0x6420 : 0x7531);
+            if (RUNS == 2) {
+                w[N + i] = __byte_perm(x, y, 0x7531);
+            }
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < RUNS * N; i++) {
+        w[i] = v[i % N] >> (4 * run + i / N * 4) & 0x0f0f0f0fu;
+    }
+    if (has_fifth) {
+        const uint32_t bits = b.u32(head) >> (16 * run + 4 * word);
+#pragma unroll
+        for (int i = 0; i < RUNS * N; i++) {
+            w[i] |= ((bits >> (i / N * 16 + i % N * 4) & 15) * 0x00204081u & 0x01010101u) << 4;
+        }
+    }
+}
+// Returns -1024 - bias as a pair of f16, which few_pair adds.
+LANE uint32_t few_bias(int type) {
+    const bool has_offset = type == GGML_TYPE_Q4_1 || type == GGML_TYPE_Q5_1;
+    const float bias = has_offset ? 0.0f : type == GGML_TYPE_Q4_0 ? 8.0f : type == GGML_TYPE_Q5_0 ? 16.0f : 128.0f;
+    return h2_all(-1024.0f - bias);
+}
+// Returns two elements. which: the bytes of the levels in w and the upper byte of MAGIC.
+template <bool HAS_OFFSET> LANE uint32_t few_pair(uint32_t w, uint32_t which, uint32_t bias, uint32_t d, uint32_t m) {
+    const uint32_t v = h2_add(__byte_perm(w, MAGIC, which), bias);
+    return HAS_OFFSET ? h2_fma(v, d, m) : h2_mul(v, d);
+}
+
+// TYPE: the type of keys and values, or GGML_TYPE_COUNT: the types are in attn_args.
+template <int D, int TYPE> struct few_blocks_of {
+    enum { AHEAD = 2, STAGES = 3, ANY = TYPE == GGML_TYPE_COUNT };
+    few_pieces<D / 32 * 34> key_pieces, value_pieces;
     uint32_t ring;                   // byte offset in shared memory
     uint32_t key_at[2], value_at[4]; // byte offsets of the blocks that the thread reads
-    int stage, ahead;
+    int k_type, v_type, pitches;     // pitches: bytes of 16 keys in the ring; of 16 values in the upper half
+    int stage;
 
     LANE static int query_dim(int i, int t) {
         return t * (D / 4) + 2 * i;
@@ -174,79 +231,93 @@ template <int D> struct few_q8_0 {
         extern __shared__ __align__(128) uint32_t smem[];
         return smem;
     }
-
-    LANE void fetch(const few_from &f, int to) {
-        const uint32_t at = smem_addr(shared_words()) + ring + to * STAGE;
-        keys.copy(f.k + ahead * f.k_1, f.last - ahead, at);
-        values.copy(f.v + ahead * f.v_1, f.last - ahead, at + ATTN_KEYS * PITCH);
-        copy_commit();
-        ahead += f.stride;
+    LANE uint32_t keys_size() const {
+        return pitches & 0xffff;
     }
-    LANE void start(const few_from &f, uint32_t offset) {
-        keys.init(f.k, f.k_1, threadIdx.x % 32);
-        values.init(f.v, f.v_1, threadIdx.x % 32);
+    LANE uint32_t stage_size() const {
+        return (pitches & 0xffff) + (pitches >> 16);
+    }
+
+    LANE void init(const attn_args &a, const few_from &f, uint32_t offset) {
+        const int pitch_k = attn_pitch(a.k_row_size), pitch_v = attn_pitch(a.v_row_size);
+        k_type = ANY ? a.k_type : TYPE, v_type = ANY ? a.v_type : TYPE;
+        pitches = ATTN_KEYS * pitch_k | ATTN_KEYS * pitch_v << 16;
+        ring = offset;
+        stage = 0;
+        key_pieces.init(f.k, f.k_1, a.k_row_size, pitch_k, threadIdx.x % 32);
+        value_pieces.init(f.v, f.v_1, a.v_row_size, pitch_v, threadIdx.x % 32);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int r = 2 * f.t + i % 2 + i / 2 * 8;
-            value_at[i] =
-                ATTN_KEYS * PITCH + r * PITCH + ((uint32_t) (uintptr_t) (f.v + r * f.v_1) & 15) + f.g * (D / 8) / 32 * 34;
+            value_at[i] = keys_size() + r * pitch_v + ((uint32_t) (uintptr_t) (f.v + r * f.v_1) & 15) +
+                          f.g * (D / 8) / 32 * (a.v_row_size / (D / 32));
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const int r = f.g + 8 * i;
-            key_at[i] = r * PITCH + ((uint32_t) (uintptr_t) (f.k + r * f.k_1) & 15) + f.t * (D / 4) / 32 * 34;
-        }
-        ring = offset;
-        stage = 0, ahead = f.first;
-        for (int s = 0; s < STAGES - 1; s++) {
-            fetch(f, s);
+            key_at[i] =
+                r * pitch_k + ((uint32_t) (uintptr_t) (f.k + r * f.k_1) & 15) + f.t * (D / 4) / 32 * (a.k_row_size / (D / 32));
         }
     }
-    LANE static uint32_t pair_times(uint32_t w, uint32_t which, uint32_t d) {
-        return h2_mul(h2_less(__byte_perm(w, MAGIC, which), 1152), d);
+    LANE void fetch(const few_from &f, int to, int key) {
+        const uint32_t at = smem_addr(shared_words()) + ring + to * stage_size();
+        if (key < f.last) {
+            key_pieces.copy(f.k + key * f.k_1, f.last - key, at);
+            value_pieces.copy(f.v + key * f.v_1, f.last - key, at + keys_size());
+        }
+        copy_commit();
     }
-    LANE void scores(const few_from &f, int key, const uint32_t *q, float *s, float *more) {
+    LANE void start(const few_from &f, int key) {
+        fetch(f, 0, key);
+    }
+    LANE void scores(const few_from &f, const int *keys, const uint32_t *q, float *s, float *more) {
         copy_wait(STAGES - 2);
         __syncwarp();
-        fetch(f, stage == 0 ? STAGES - 1 : stage - 1);
-        const uint32_t base = ring + stage * STAGE;
-        uint32_t w[2][D / 16], d[2];
+        fetch(f, stage == 0 ? STAGES - 1 : stage - 1, keys[2]);
+        const uint32_t base = ring + stage * stage_size(), bias = few_bias(k_type);
+        const bool has_offset = k_type == GGML_TYPE_Q4_1 || k_type == GGML_TYPE_Q5_1;
+        uint32_t w[2][D / 16], d[2], m[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const bytes b = {shared_words(), base + key_at[h]};
-            words_at<D / 16>(b, 2 + f.t * (D / 4) % 32, w[h]);
+            few_levels<D / 64, 4>(b, k_type, D == 128 ? 0 : f.t % 2, 0, w[h]);
             d[h] = h2_low(b.u16(0));
+            m[h] = has_offset ? h2_low(b.u16(2)) : 0;
         }
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
-            const uint32_t x = w[0][i] ^ 0x80808080u, y = w[1][i] ^ 0x80808080u;
-            const uint32_t a[4] = {pair_times(x, 0x7170, d[0]), pair_times(y, 0x7170, d[1]), pair_times(x, 0x7372, d[0]),
-                pair_times(y, 0x7372, d[1])};
+            const uint32_t a[4] = {few_pair<ANY>(w[0][i], 0x7170, bias, d[0], m[0]),
+                few_pair<ANY>(w[1][i], 0x7170, bias, d[1], m[1]), few_pair<ANY>(w[0][i], 0x7372, bias, d[0], m[0]),
+                few_pair<ANY>(w[1][i], 0x7372, bias, d[1], m[1])};
             mma16816<false>(i % 2 ? more : s, a, q[2 * i], q[2 * i + 1]);
         }
     }
-    LANE void add(const few_from &f, int key, const uint32_t *p, few_sums<D> *sum) {
-        const uint32_t base = ring + stage * STAGE;
-        uint32_t w[4][D / 32], d[4];
+    LANE void add(const few_from &f, const int *keys, const uint32_t *p, few_sums<D> *sum) {
+        const uint32_t base = ring + stage * stage_size(), bias = few_bias(v_type);
+        const bool has_offset = v_type == GGML_TYPE_Q4_1 || v_type == GGML_TYPE_Q5_1;
+        uint32_t w[4][D / 32], d[4], m[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const bytes b = {shared_words(), base + value_at[i]};
-            words_at<D / 32>(b, 2 + f.g * (D / 8) % 32, w[i]);
-            d[i] = key + 2 * f.t + i % 2 + i / 2 * 8 < f.last ? b.u16(0) : 0; // data after the last key is undefined
+            const bool is_there = keys[0] + 2 * f.t + i % 2 + i / 2 * 8 < f.last; // data after the last key is undefined
+            few_levels<1, D / 32>(b, v_type, f.g * (D / 8) % 32 / 16, f.g * (D / 8) % 16 / 4, w[i]);
+            d[i] = is_there ? b.u16(0) : 0;
+            m[i] = is_there && has_offset ? b.u16(2) : 0;
         }
-        const uint32_t d01 = d[0] | d[1] << 16, d23 = d[2] | d[3] << 16;
+        const uint32_t d01 = d[0] | d[1] << 16, d23 = d[2] | d[3] << 16, m01 = m[0] | m[1] << 16, m23 = m[2] | m[3] << 16;
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
             const uint32_t half = i % 2 ? 0x7362 : 0x5140; // interleaves the bytes of two keys
-            const uint32_t x = __byte_perm(w[0][i / 2], w[1][i / 2], half) ^ 0x80808080u,
-                           y = __byte_perm(w[2][i / 2], w[3][i / 2], half) ^ 0x80808080u;
-            const uint32_t a[4] = {
-                pair_times(x, 0x7170, d01), pair_times(x, 0x7372, d01), pair_times(y, 0x7170, d23), pair_times(y, 0x7372, d23)};
+            const uint32_t x = __byte_perm(w[0][i / 2], w[1][i / 2], half), y = __byte_perm(w[2][i / 2], w[3][i / 2], half);
+            const uint32_t a[4] = {few_pair<ANY>(x, 0x7170, bias, d01, m01), few_pair<ANY>(x, 0x7372, bias, d01, m01),
+                few_pair<ANY>(y, 0x7170, bias, d23, m23), few_pair<ANY>(y, 0x7372, bias, d23, m23)};
             mma16816<false>(sum->o[i], a, p[0], p[1]);
         }
         stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
 };
+template <int D> struct few_blocks : few_blocks_of<D, GGML_TYPE_COUNT> {};
+template <int D> struct few_q8_0 : few_blocks_of<D, GGML_TYPE_Q8_0> {};
 
 // ---- common parts ----
 
@@ -347,35 +418,51 @@ template <class S, int D, int WARPS> LANE void attn_few(const attn_args &a) {
     const int split = blockIdx.x, group = blockIdx.y, batch = blockIdx.z;
     let_next_start();
     const few_from from = {a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, a.v + group * a.v_2 + batch / a.v_r3 * a.v_3, a.k_1,
-        a.v_1, split * a.split_keys + warp * ATTN_KEYS, min((split + 1) * a.split_keys, a.n_kv), WARPS * ATTN_KEYS, g, t};
+        a.v_1, (split * WARPS + warp) * ATTN_KEYS, a.n_kv, g, t};
     __shared__ int rows[FEW_ROWS];
-    few_touch(a, from);
+    if (a.early) {
+        few_touch(a, from);
+    }
     attn_rows(a, FEW_ROWS, 0, group, batch, rows);
     const attn_row row[2] = {attn_row_of(a, 2 * t, group, batch), attn_row_of(a, 2 * t + 1, group, batch)};
     const attn_row mine = attn_row_of(a, g, group, batch);
+    S source;
+    source.init(a, from, warp * a.warp_shared);
     if (a.wait) {
         wait_for_previous();
     }
-    S source;
-    source.start(from, warp * a.warp_shared);
+    attn_steps<FEW_ROWS, ATTN_KEYS, WARPS> steps(a, 0, group, batch, from.first);
+    int keys[3];
+    keys[0] = steps.begin();
+    source.start(from, keys[0]);
     uint16_t mask[4];
-    few_mask(a, row, from.first, g, mask);
+    few_mask(a, row, keys[0], g, mask);
     uint32_t q[D / 8];
     few_queries<S, D>(a, mine, batch, t, q);
+    keys[1] = steps.second();
+    if constexpr (S::AHEAD == 2) {
+        source.fetch(from, 1, keys[1]);
+        keys[2] = steps.next();
+    }
     few_sums<D> sum;
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
         sum.o[i][0] = sum.o[i][1] = sum.o[i][2] = sum.o[i][3] = 0.0f;
     }
     sum.m[0] = sum.m[1] = -INFINITY, sum.l[0] = sum.l[1] = 0.0f;
-    for (int key = from.first; key < from.last; key += from.stride) {
+    while (keys[0] < a.n_kv) {
         float s[4] = {0, 0, 0, 0}, more[4] = {0, 0, 0, 0};
         uint32_t p[2];
-        source.scores(from, key, q, s, more);
-        few_score(a, row, key + g, from.last, mask, more, s);
-        few_mask(a, row, key + from.stride, g, mask);
+        source.scores(from, keys, q, s, more);
+        few_score(a, row, keys[0] + g, a.n_kv, mask, more, s);
+        few_mask(a, row, keys[1], g, mask);
         few_weigh<D>(s, &sum, p);
-        source.add(from, key, p, &sum);
+        source.add(from, keys, p, &sum);
+        keys[0] = keys[1];
+        if (S::AHEAD == 2) {
+            keys[1] = keys[2];
+        }
+        keys[S::AHEAD] = steps.next();
     }
     __syncthreads(); // the sums overwrite the rings
     float *all = reinterpret_cast<float *>(smem);

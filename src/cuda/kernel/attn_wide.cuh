@@ -1,58 +1,49 @@
 // SPDX-License-Identifier: MIT
-// attn_wide.cuh: attention with head dimensions of 257 to 576, whose sums do not fit into the registers of one warp.
+// attn_wide.cuh: attention with head dimensions of 257 to 576, whose sums do not fit into the registers of one warp, and with keys
+// and values of any type.
 // A block computes 32 rows, 32 keys at a time. Four warps share 16 rows; each warp has a quarter of the dimensions. The four
 // warps add their partial scores through shared memory.
 #pragma once
 
 #include "attn.cuh"
+#include "dequant.cuh"
 
 enum { WIDE_D = 576, WIDE_PART = WIDE_D / 4, WIDE_KEYS = 32, WIDE_ROWS = 32, WIDE_WARPS = 8, WIDE_PITCH = WIDE_D + 8 };
 
-// Returns elements e to e + 3 of a row as two pairs of f16, or of bf16 if BF.
-template <bool BF> LANE uint2 wide_four(const char *row, int type, int e) {
-    const uint16_t *h = reinterpret_cast<const uint16_t *>(row) + e;
+// Returns elements e to e + 3 of a row of any type as two pairs of f16, or of bf16 if BF. apart: bytes between elements.
+template <bool BF> LANE uint2 wide_four(const char *row, int apart, int type, int e) {
     float v[4];
-    if (type == TYPE_F32) {
-        const float *f = reinterpret_cast<const float *>(row) + e;
-        v[0] = f[0], v[1] = f[1], v[2] = f[2], v[3] = f[3];
-    } else if (type == TYPE_F16) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            v[i] = half_value(h[i]);
-        }
-    } else if (type == TYPE_BF16) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            v[i] = __uint_as_float((uint32_t) h[i] << 16);
-        }
-    } else if (type == TYPE_Q8_0) {
-        const char *b = row + e / 32 * 34;
-        const float d = half_value(*reinterpret_cast<const uint16_t *>(b));
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            v[i] = d * (float) *reinterpret_cast<const int8_t *>(b + 2 + e % 32 + i);
-        }
-    } else {
-        const char *b = row + e / 32 * 18;
-        const float d = half_value(*reinterpret_cast<const uint16_t *>(b));
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int two = *reinterpret_cast<const uint8_t *>(b + 2 + e % 16 + i);
-            v[i] = d * (float) ((e % 32 < 16 ? two & 15 : two >> 4) - 8);
-        }
+#define OF(TYPE, name, ...) \
+    case GGML_TYPE_##TYPE: { \
+        const block_##name *b = reinterpret_cast<const block_##name *>(row) + e / QK_##TYPE; \
+        _Pragma("unroll") for (int i = 0; i < 4; i++) { \
+            v[i] = element(b, e % QK_##TYPE + i); \
+        } \
+        break; \
     }
+    switch (BF ? (int) GGML_TYPE_COUNT : type) {
+        BERTH_FORMATS(OF)
+        BERTH_ACTIVATIONS(OF)
+        default:
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                v[i] = load_number(row + (e + i) * apart, type);
+            }
+    }
+#undef OF
     return make_uint2(attn_pack<BF>(v[0], v[1]), attn_pack<BF>(v[2], v[3]));
 }
 
 // Loads rows of keys or values with n elements each. Elements from n on and rows from `last` on are zeros.
-template <bool BF> LANE void wide_load(const char *p, int64_t stride, int type, int n, int first, int last, uint16_t *tile) {
-    const bool eights = type == TYPE_F16 && !BF && (((uintptr_t) p | (uintptr_t) stride) & 7) == 0;
+template <bool BF>
+LANE void wide_load(const char *p, int apart, int64_t stride, int type, int n, int first, int last, uint16_t *tile) {
+    const bool eights = type == GGML_TYPE_F16 && !BF && apart == 2 && (((uintptr_t) p | (uintptr_t) stride) & 7) == 0;
     for (int i = threadIdx.x; i < WIDE_KEYS * (WIDE_D / 4); i += WIDE_WARPS * 32) {
         const int r = i / (WIDE_D / 4), e = i % (WIDE_D / 4) * 4;
         uint2 v = make_uint2(0, 0);
         if (first + r < last && e < n) {
             const char *row = p + (first + r) * stride;
-            v = eights ? *reinterpret_cast<const uint2 *>(row + 2 * e) : wide_four<BF>(row, type, e);
+            v = eights ? *reinterpret_cast<const uint2 *>(row + 2 * e) : wide_four<BF>(row, apart, type, e);
         }
         *reinterpret_cast<uint2 *>(tile + r * WIDE_PITCH + e) = v;
     }
@@ -65,8 +56,9 @@ template <bool BF> LANE void wide_queries(const attn_args &a, int tile, int grou
         const attn_row row = attn_row_of(a, tile * WIDE_ROWS + r, group, batch);
         uint32_t v = 0;
         if (row.query >= 0 && e < a.d_k) {
-            const float *p = reinterpret_cast<const float *>(a.q + row.query * a.q_1 + row.head * a.q_2 + batch * a.q_3) + e;
-            v = attn_pack<BF>(p[0] * a.scale, p[1] * a.scale);
+            const char *p = a.q + row.query * a.q_1 + row.head * a.q_2 + batch * a.q_3 + e * a.q_0;
+            v = attn_pack<BF>(
+                *reinterpret_cast<const float *>(p) * a.scale, *reinterpret_cast<const float *>(p + a.q_0) * a.scale);
         }
         *reinterpret_cast<uint32_t *>(q + r * WIDE_PITCH + e) = v;
     }
@@ -96,8 +88,8 @@ struct wide_sums {
     float o[WIDE_PART / 8][4], m[2], l[2];
 };
 
-// Converts the products s of 32 keys into weights and updates the sums. last: end of the split.
-LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, int last, float (*s)[4], wide_sums *sum) {
+// Converts the products s of 32 keys into weights and updates the sums.
+LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, float (*s)[4], wide_sums *sum) {
     const int t = threadIdx.x % 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -105,9 +97,9 @@ LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, int last,
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int at = key + i / 2 * 8 + 2 * t + i % 2;
-            const uint16_t mask = row[h].mask != NULL && at < last ? row[h].mask[at] : 0;
+            const uint16_t mask = row[h].mask != NULL && at < a.n_kv ? row[h].mask[at] : 0;
             float *v = &s[i / 2][2 * h + i % 2];
-            *v = at < last ? attn_score(a, row[h], at, mask, *v) : -INFINITY;
+            *v = attn_score(a, row[h], at, mask, *v);
             most = fmaxf(most, *v);
         }
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
@@ -185,7 +177,7 @@ template <bool BF> LANE void attn_wide(const attn_args &a) {
         wait_for_previous();
     }
     const char *k = a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, *v = a.v + group * a.v_2 + batch / a.v_r3 * a.v_3;
-    const int last = min((split + 1) * a.split_keys, a.n_kv), row0 = at * WIDE_ROWS + rows * 16 + g;
+    const int row0 = at * WIDE_ROWS + rows * 16 + g;
     const attn_row row[2] = {attn_row_of(a, row0, group, batch), attn_row_of(a, row0 + 8, group, batch)};
     wide_queries<BF>(a, at, group, batch, q);
     const uint32_t q_lane = smem_addr(q) + ((rows * 16 + lane % 16) * WIDE_PITCH + part * WIDE_PART + lane / 16 * 8) * 2;
@@ -197,10 +189,11 @@ template <bool BF> LANE void attn_wide(const attn_args &a) {
         sum.o[i][0] = sum.o[i][1] = sum.o[i][2] = sum.o[i][3] = 0.0f;
     }
     sum.m[0] = sum.m[1] = -INFINITY, sum.l[0] = sum.l[1] = 0.0f;
-    for (int key = split * a.split_keys; key < last; key += WIDE_KEYS) {
+    attn_steps<WIDE_ROWS, WIDE_KEYS, 1> steps(a, at, group, batch, split * WIDE_KEYS); // one step per block
+    for (int key = steps.begin(), after = steps.second(); key < a.n_kv; key = after, after = steps.next()) {
         float s[4][4];
         __syncthreads(); // wait until the values of the previous keys are read
-        wide_load<BF>(k, a.k_1, a.k_type, a.d_k, key, last, tile);
+        wide_load<BF>(k, a.k_0, a.k_1, a.k_type, a.d_k, key, a.n_kv, tile);
         __syncthreads();
         wide_scores<BF>(q_lane, k_lane, s);
 #pragma unroll
@@ -208,7 +201,7 @@ template <bool BF> LANE void attn_wide(const attn_args &a) {
             quarters[(warp * 16 + i) * 32 + lane] = s[i / 4][i % 4];
         }
         __syncthreads();
-        wide_load<BF>(v, a.v_1, a.v_type, a.d_v, key, last, tile);
+        wide_load<BF>(v, a.v_0, a.v_1, a.v_type, a.d_v, key, a.n_kv, tile);
 #pragma unroll
         for (int i = 0; i < 16; i++) {
             float all = 0.0f;
@@ -218,7 +211,7 @@ template <bool BF> LANE void attn_wide(const attn_args &a) {
             }
             s[i / 4][i % 4] = all;
         }
-        wide_weigh(a, row, key, last, s, &sum);
+        wide_weigh(a, row, key, s, &sum);
         __syncthreads();
         wide_values<BF>(s, v_lane, &sum);
     }

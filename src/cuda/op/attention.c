@@ -2,11 +2,11 @@
 // attention.c: FLASH_ATTN_EXT. A group is the heads that share keys. A row is one head of one query. A split is the part of the
 // keys that one block processes. Kernels (kernel/attn*.cuh):
 //   attn90: many queries with f16 keys and values on sm_90a, after attn_mask has classified the mask's tiles
-//   attn_few: up to 8 rows per group, with f16 or q8_0 keys and values
-//   attn_wide: head dimensions above 256
+//   attn_few: up to 8 rows per group, with keys and values in f16, or both in a format of blocks of 32
+//   attn_wide: head dimensions above 256, and types that attn does not read
 //   attn: all other cases
-// attn_few, attn_wide and attn divide the keys into so many splits that every multiprocessor has blocks. attn_join combines the
-// results of the splits.
+// attn_few, attn_wide and attn divide the keys into so many splits that every multiprocessor has blocks, and skip keys that the
+// mask hides. attn_join combines the results of the splits.
 
 #include "cuda/kernel/attn_args.h"
 
@@ -14,12 +14,12 @@
 
 #include <math.h>
 
-enum { ROWS = 16, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64, BLOCKS_MAX = 3, MIN_SPLIT = 32 };
+enum { ROWS = 16, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 128, BLOCKS_MAX = 3, STEP = 16 };
 
 struct split_kernel {
     const char *name;
     int rows, warps, blocks; // rows per block, warps per block, blocks per multiprocessor
-    int unit;                // keys per split are a multiple of this
+    int step;                // keys that a block processes at a time
 };
 
 struct attn {
@@ -33,7 +33,8 @@ struct attn {
     struct split_kernel kernel;
     bool bf; // multiply bf16: f32 and bf16 values may exceed the f16 range
     int n_stages, warp_shared;
-    int64_t n_split, split_keys;
+    int64_t n_split;
+    bool skips; // the kernel looks for keys that the mask hides
     // for attn90
     bool many;                // attn90 computes the op
     int k_rows;               // keys per tile
@@ -41,8 +42,24 @@ struct attn {
     size_t work;              // bytes of work memory of the chosen kernel
 };
 
-static bool is_known_type(enum ggml_type t) {
-    return cuda_is_float(t) || t == GGML_TYPE_Q8_0 || t == GGML_TYPE_Q4_0;
+static bool is_dense(const struct ggml_tensor *t) {
+    return t->nb[0] == ggml_type_size(t->type);
+}
+
+// Returns whether attn reads keys or values like t.
+static bool is_fast(const struct ggml_tensor *t) {
+    switch (t->type) {
+        case GGML_TYPE_F32:
+        case GGML_TYPE_F16:
+        case GGML_TYPE_BF16:
+        case GGML_TYPE_Q8_0:
+        case GGML_TYPE_Q4_0:
+        case GGML_TYPE_Q4_1:
+        case GGML_TYPE_Q5_0:
+        case GGML_TYPE_Q5_1:
+        case GGML_TYPE_IQ4_NL: return is_dense(t);
+        default: return false;
+    }
 }
 
 // Returns whether a tensor map (TMA) can describe t: t is f16, and its address and strides are multiples of 16 bytes.
@@ -93,23 +110,51 @@ static void use_attn(const struct cuda_traits *traits, struct attn *a) {
     a->shared = split_shared(a, a->n_stages);
 }
 
+// Returns a kernel for few rows with f16 keys and values. The kernels differ in the number of warps per block. If blocks would be
+// less than half of the multiprocessors, the keys are split: many keys over large blocks, so that fewer splits must be combined.
+// Otherwise the largest blocks that all run at the same time are the fastest.
+static struct split_kernel few_f16(const struct cuda_traits *traits, const struct attn *a) {
+    enum { FEW = 8, N = 4, MIDDLE = 1, SMALL = 2, MANY_KEYS = 768 };
+    static const struct split_kernel kernels[2][N] = {
+        {{"attn_few_f16_64x16", FEW, 16, 1, 16 * STEP}, {"attn_few_f16_64x8", FEW, 8, 2, 8 * STEP},
+            {"attn_few_f16_64x4", FEW, 4, 4, 4 * STEP}, {"attn_few_f16_64x4", FEW, 4, 4, 4 * STEP}},
+        {{"attn_few_f16_128x12", FEW, 12, 1, 12 * STEP}, {"attn_few_f16_128x6", FEW, 6, 2, 6 * STEP},
+            {"attn_few_f16_128x4", FEW, 4, 3, 4 * STEP}, {"attn_few_f16_128x3", FEW, 3, 4, 3 * STEP}}};
+    const struct split_kernel *k = kernels[a->d == 128];
+    const int64_t n_sm = traits->n_sm, n_blocks = a->k->ne[2] * a->q->ne[3];
+    if (2 * n_blocks <= n_sm) {
+        return k[a->k->ne[1] * n_blocks >= MANY_KEYS * n_sm ? 0 : SMALL];
+    }
+    for (int i = 0; i < N; i++) {
+        if (n_blocks <= n_sm * k[i].blocks) {
+            return k[i];
+        }
+    }
+    return k[MIDDLE];
+}
+
 // Chooses attn_few and returns true if it supports the op and fits into shared memory: head dimensions 64 and 128, up to 8 rows
-// per group. If there are many keys, each multiprocessor runs one block of 12 or 16 warps, so that fewer splits must be combined.
+// per group.
 static bool try_few(const struct cuda_traits *traits, struct attn *a) {
-    enum { FEW = 8, STAGES = 3, KEYS = 16, MANY_KEYS = 768 };
-    static const struct split_kernel few[2] = {{"attn_few_f16_64", FEW, 4, 4, 64}, {"attn_few_f16_128", FEW, 4, 3, 64}};
-    static const struct split_kernel many[2][2] = {
-        {{"attn_long_f16_64", FEW, 16, 1, KEYS}, {"attn_long_f16_128", FEW, 12, 1, KEYS}},
-        {{"attn_long_q8_0_64", FEW, 16, 1, KEYS}, {"attn_long_q8_0_128", FEW, 12, 1, KEYS}}};
-    const bool is_q8_0 = a->k->type == GGML_TYPE_Q8_0;
-    const bool fits = (a->d == 64 || a->d == 128) && a->k->ne[0] == a->d && a->v->ne[0] == a->d && a->k->type == a->v->type &&
+    enum { FEW = 8, STAGES = 3 };
+    static const struct split_kernel q8_0[2] = {
+        {"attn_few_q8_0_64x16", FEW, 16, 1, 16 * STEP}, {"attn_few_q8_0_128x12", FEW, 12, 1, 12 * STEP}};
+    static const struct split_kernel blocks[2] = {
+        {"attn_few_blocks_64x16", FEW, 16, 1, 16 * STEP}, {"attn_few_blocks_128x12", FEW, 12, 1, 12 * STEP}};
+    const bool is_blocks = ggml_is_quantized(a->k->type) && ggml_is_quantized(a->v->type);
+    const bool fits = (a->d == 64 || a->d == 128) && a->k->ne[0] == a->d && a->v->ne[0] == a->d &&
                       a->q->ne[1] * a->group <= FEW && a->k->nb[1] < (1u << 26) && a->v->nb[1] < (1u << 26);
-    if (!fits || (!is_q8_0 && !is_direct(a))) {
+    if (!fits || (!is_blocks && !is_direct(a))) {
         return false;
     }
-    const bool is_long = is_q8_0 || a->k->ne[1] * a->k->ne[2] * a->q->ne[3] >= (int64_t) MANY_KEYS * traits->n_sm;
-    a->kernel = is_long ? many[is_q8_0][a->d == 128] : few[a->d == 128];
-    a->warp_shared = is_q8_0 ? (int) (STAGES * 2 * KEYS * pitch_of(a->k)) : 0;
+    if (!is_blocks) {
+        a->kernel = few_f16(traits, a);
+    } else if (a->k->type == GGML_TYPE_Q8_0 && a->v->type == GGML_TYPE_Q8_0) {
+        a->kernel = q8_0[a->d == 128];
+    } else {
+        a->kernel = blocks[a->d == 128];
+    }
+    a->warp_shared = is_blocks ? (int) (STAGES * STEP * (pitch_of(a->k) + pitch_of(a->v))) : 0;
     a->shared = (size_t) (a->kernel.warps * max_int(a->warp_shared, FEW * (a->d + 2) * 4));
     return a->shared <= traits->shared_max;
 }
@@ -120,17 +165,22 @@ static void use_wide(struct attn *a) {
     a->shared = (size_t) ((WIDE_ROWS + WIDE_KEYS) * (ATTN_WIDE + 8) * 2 + WIDE_WARPS * 16 * WIDE_KEYS * 4);
 }
 
-// Sets the tiles, the splits and the work memory of a kernel that splits the keys.
+// Sets the tiles, the splits and the work memory of a kernel that splits the keys. With several splits, all blocks run at the same
+// time.
 static void set_splits(const struct cuda_traits *traits, struct attn *a) {
-    const int64_t n_kv = a->k->ne[1], unit = a->kernel.unit;
+    enum { MIN_STEPS = 4 }; // with fewer steps per warp, looking for hidden keys takes longer than processing them
+    const int64_t n_kv = a->k->ne[1];
+    const struct ggml_tensor *mask = a->mask;
     a->n_tiles = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
     const int64_t blocks_per_sm = (int64_t) (traits->shared_max / (a->shared + 1024));
     const int64_t max_blocks = traits->n_sm * clamp_i64(blocks_per_sm, 1, a->kernel.blocks);
-    const int64_t blocks_per_split = a->n_tiles * a->k->ne[2] * a->q->ne[3],
-                  splits_per_tile = blocks_per_split > 0 ? max_blocks / blocks_per_split : 1;
-    const int64_t n_splits = clamp_i64(splits_per_tile, 1, ATTN_SPLITS);
-    a->split_keys = max_i64(cuda_round_up((n_kv + n_splits - 1) / n_splits, unit), MIN_SPLIT);
-    a->n_split = (n_kv + a->split_keys - 1) / a->split_keys;
+    const int64_t n_blocks = max_i64(a->n_tiles * a->k->ne[2] * a->q->ne[3], 1); // per split
+    const int64_t n_steps = (n_kv + a->kernel.step - 1) / a->kernel.step,
+                  n_max = clamp_i64(max_blocks / n_blocks, 1, ATTN_SPLITS);
+    const int64_t steps_per_split = (n_steps + n_max - 1) / n_max;
+    a->n_split = (n_steps + steps_per_split - 1) / steps_per_split;
+    a->skips = mask != NULL && ((uintptr_t) mask->data | mask->nb[1] | mask->nb[2] | mask->nb[3]) % 16 == 0 &&
+               steps_per_split >= MIN_STEPS;
     a->work = a->n_split > 1 ? (size_t) (a->n_split * a->n_rows * (a->v->ne[0] + 2)) * sizeof(float) : 0;
 }
 
@@ -142,7 +192,7 @@ static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tens
     while (a.d < d && a.d < 256) {
         a.d *= 2;
     }
-    if (d > 256) {
+    if (d > 256 || !is_dense(a.q) || !is_fast(a.k) || !is_fast(a.v)) {
         a.d = ATTN_WIDE;
     }
     a.group = a.q->ne[2] / a.k->ne[2];
@@ -172,14 +222,15 @@ static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tens
 
 static bool attention_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3], *sinks = op->src[4];
-    if (q == NULL || k == NULL || v == NULL || q->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || !is_known_type(k->type) ||
-        !is_known_type(v->type)) {
+    if (q == NULL || k == NULL || v == NULL || q->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 ||
+        !cuda_can_widen(k->type) || !cuda_can_widen(v->type)) {
         return false;
     }
-    const bool rows = q->nb[0] == sizeof(float) && k->nb[0] == ggml_type_size(k->type) && v->nb[0] == ggml_type_size(v->type) &&
+    const bool rows = (is_dense(k) || cuda_is_float(k->type)) && (is_dense(v) || cuda_is_float(v->type)) &&
+                      q->ne[0] * (int64_t) max_size(q->nb[0], max_size(k->nb[0], v->nb[0])) < INT32_MAX &&
                       ggml_is_contiguous(op) && (k->type != GGML_TYPE_F32 || k->nb[1] % 4 == 0);
     const bool fits = q->ne[0] == k->ne[0] && k->ne[0] % 4 == 0 && v->ne[0] % 4 == 0 && k->ne[0] <= ATTN_WIDE &&
-                      v->ne[0] <= ATTN_WIDE && k->ne[1] == v->ne[1] && k->ne[1] > 0 && k->ne[1] < INT32_MAX &&
+                      v->ne[0] <= ATTN_WIDE && k->ne[1] == v->ne[1] && k->ne[1] > 0 && k->ne[1] < INT32_MAX / 2 &&
                       k->ne[2] == v->ne[2] && k->ne[2] > 0 && q->ne[2] % k->ne[2] == 0 && k->ne[3] > 0 && v->ne[3] > 0 &&
                       q->ne[3] % k->ne[3] == 0 && q->ne[3] % v->ne[3] == 0 && q->ne[3] < 65536 &&
                       q->ne[1] * q->ne[2] < 65535 * ROWS && ggml_nrows(op) < INT32_MAX;
@@ -198,7 +249,7 @@ static size_t attention_work_size(const struct cuda_device *dev, const struct gg
     const int64_t n_kv = a.k->ne[1];
     // BLOCKS_MAX blocks of attn per multiprocessor (48 rows) have at least as many rows as the blocks of attn_wide or attn_few.
     const int64_t rows = min_i64(a.n_rows * ATTN_SPLITS, BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS);
-    const size_t split = n_kv > MIN_SPLIT ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
+    const size_t split = n_kv > STEP ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
     const size_t tiles = a.mask != NULL
                              ? (size_t) (a.mask->ne[2] * a.mask->ne[3] * (cuda_round_up(a.q->ne[1], ROWS_90) / ROWS_90) *
                                          (cuda_round_up(n_kv, 64) / 64))
@@ -240,6 +291,9 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
         .mask_3 = mask != NULL ? (int64_t) mask->nb[3] : 0,
         .mask_ne2 = mask != NULL ? (int) mask->ne[2] : 1,
         .mask_ne3 = mask != NULL ? (int) mask->ne[3] : 1,
+        .q_0 = (int) q->nb[0],
+        .k_0 = (int) k->nb[0],
+        .v_0 = (int) v->nb[0],
         .scale = param_f32(op, 0),
         .softcap = param_f32(op, 2),
         .d_k = (int) k->ne[0],
@@ -258,8 +312,9 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
         .n_stages = p->n_stages,
         .warp_shared = p->warp_shared,
         .n_split = (int) p->n_split,
-        .split_keys = (int) p->split_keys,
         .n_rows = (int) p->n_rows,
+        .skips = p->skips,
+        .early = q->ne[1] == 1,
         .wait = 1};
     a.limit = a.part + p->n_split * p->n_rows * a.d_v;
     if (a.softcap != 0.0f) {

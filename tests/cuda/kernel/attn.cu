@@ -13,14 +13,14 @@ extern "C" __global__ void attn_256(const attn_args);
 extern "C" __global__ void attn_any_64(const attn_args);
 extern "C" __global__ void attn_any_128(const attn_args);
 extern "C" __global__ void attn_any_256(const attn_args);
-extern "C" __global__ void attn_few_f16_64(const attn_args);
-extern "C" __global__ void attn_few_f16_128(const attn_args);
+extern "C" __global__ void attn_few_f16_64x4(const attn_args);
+extern "C" __global__ void attn_few_f16_128x4(const attn_args);
 extern "C" __global__ void attn_wide_f16(const attn_args);
 extern "C" __global__ void attn_wide_bf16(const attn_args);
-extern "C" __global__ void attn_long_f16_64(const attn_args);
-extern "C" __global__ void attn_long_f16_128(const attn_args);
-extern "C" __global__ void attn_long_q8_0_64(const attn_args);
-extern "C" __global__ void attn_long_q8_0_128(const attn_args);
+extern "C" __global__ void attn_few_f16_64x16(const attn_args);
+extern "C" __global__ void attn_few_f16_128x12(const attn_args);
+extern "C" __global__ void attn_few_blocks_64x16(const attn_args);
+extern "C" __global__ void attn_few_blocks_128x12(const attn_args);
 extern "C" __global__ void attn_join(const attn_args);
 extern "C" __global__ void attn90_64(const attn90_args);
 extern "C" __global__ void attn90_128(const attn90_args);
@@ -28,9 +28,31 @@ extern "C" __global__ void attn90_256(const attn90_args);
 extern "C" __global__ void attn_mask(const attn_mask_args);
 extern "C" void dequantize_row_q8_0(const void *, float *, int64_t);
 extern "C" void dequantize_row_q4_0(const void *, float *, int64_t);
+extern "C" void dequantize_row_q4_1(const void *, float *, int64_t);
+extern "C" void dequantize_row_q5_0(const void *, float *, int64_t);
+extern "C" void dequantize_row_q5_1(const void *, float *, int64_t);
+extern "C" void dequantize_row_iq4_nl(const void *, float *, int64_t);
+
+struct block_type {
+    int type, size; // enum ggml_type, bytes per block of 32
+    float scale;    // largest scale, so that elements are about 1
+    bool has_min;   // an f16 follows the scale
+    void (*dequantize)(const void *, float *, int64_t);
+};
+static const block_type block_types[] = {{8, 34, 1 / 127.0f, false, dequantize_row_q8_0},
+    {2, 18, 1 / 8.0f, false, dequantize_row_q4_0}, {3, 20, 1 / 15.0f, true, dequantize_row_q4_1},
+    {6, 22, 1 / 16.0f, false, dequantize_row_q5_0}, {7, 24, 1 / 31.0f, true, dequantize_row_q5_1},
+    {20, 18, 1 / 127.0f, false, dequantize_row_iq4_nl}};
+static const block_type *block_type_of(int type) {
+    for (const block_type &b : block_types) {
+        if (b.type == type)
+            return &b;
+    }
+    return NULL;
+}
 
 struct shape {
-    // d: elements per head. type of keys and values: 0 f32, 1 f16, 2 q4_0, 8 q8_0. mask: 0 none, 1 zeros, 2 causal.
+    // d: elements per head. type of keys and values: 0 f32, 1 f16, or a type of block_types. mask: 0 none, 1 zeros, 2 causal.
     int d, n_head, n_head_kv, n_q, n_kv, type;
     int mask;
     float softcap, max_bias;
@@ -39,7 +61,7 @@ struct shape {
 };
 
 static size_t row_size(int type, int d) {
-    return type == 1 ? 2 * d : type == 0 ? 4 * d : type == 8 ? d / 32 * 34 : d / 32 * 18;
+    return type == 1 ? 2 * d : type == 0 ? 4 * d : d / 32 * block_type_of(type)->size;
 }
 
 static void fill(int type, int d, size_t rows, std::vector<char> *bytes, std::vector<float> *value) {
@@ -57,15 +79,18 @@ static void fill(int type, int d, size_t rows, std::vector<char> *bytes, std::ve
         }
         return;
     }
-    const int size = type == 8 ? 34 : 18;
+    const block_type *t = block_type_of(type);
     for (size_t i = 0; i < bytes->size(); i++) {
         (*bytes)[i] = (char) (unit() * 127);
     }
-    for (size_t b = 0; b < bytes->size() / size; b++) {
-        const __half h = __float2half((type == 8 ? 1 / 127.0f : 1 / 8.0f) * (1.0f + 0.5f * unit()));
-        memcpy(bytes->data() + b * size, &h, 2);
+    for (size_t b = 0; b < bytes->size() / t->size; b++) {
+        const __half d = __float2half(t->scale * (1.0f + 0.5f * unit())), m = __float2half(-0.5f + 0.5f * unit());
+        memcpy(bytes->data() + b * t->size, &d, 2);
+        if (t->has_min) {
+            memcpy(bytes->data() + b * t->size + 2, &m, 2);
+        }
     }
-    (type == 8 ? dequantize_row_q8_0 : dequantize_row_q4_0)(bytes->data(), value->data(), (int64_t) value->size());
+    t->dequantize(bytes->data(), value->data(), (int64_t) value->size());
 }
 
 static void map_of(attn90_map *map, const void *p, int d, int n_kv, int heads, const int64_t *nb, int kt) {
@@ -125,7 +150,7 @@ static void test(const shape &s, bool time) {
     attn_args &a = w.a;
     const int64_t rs = (int64_t) row_size(s.type, s.d);
     a.q = (char *) dq, a.k = dk, a.v = dv, a.y = dy;
-    a.q_1 = 4 * s.d, a.q_2 = 4ll * s.d * s.n_q, a.k_1 = a.v_1 = s.apart ? rs * s.n_head_kv : rs,
+    a.q_0 = 4, a.q_1 = 4 * s.d, a.q_2 = 4ll * s.d * s.n_q, a.k_1 = a.v_1 = s.apart ? rs * s.n_head_kv : rs,
     a.k_2 = a.v_2 = s.apart ? rs : rs * s.n_kv, a.k_3 = a.v_3 = rs * s.n_kv * s.n_head_kv;
     a.scale = 0.1f;
     if (s.softcap != 0)
@@ -172,15 +197,15 @@ static void test(const shape &s, bool time) {
                     : (D == 64       ? (const void *) attn_any_64
                           : D == 128 ? (const void *) attn_any_128
                                      : (const void *) attn_any_256);
-        const bool few = (s.type == 1 || s.type == 8) && s.d == D && D <= 128 && s.n_q * a.n_group <= 8;
+        const bool few = s.type != 0 && s.d == D && D <= 128 && s.n_q * a.n_group <= 8;
         int warps = 4;
         bool is_long = false;
         if (few) {
-            is_long = s.type == 8 || (int64_t) s.n_kv * s.n_head_kv >= 768ll * n_sm;
+            is_long = s.type != 1 || (int64_t) s.n_kv * s.n_head_kv >= 768ll * n_sm;
             warps = !is_long ? 4 : D == 64 ? 16 : 12;
-            fn = !is_long      ? (D == 64 ? (const void *) attn_few_f16_64 : (const void *) attn_few_f16_128)
-                 : s.type == 1 ? (D == 64 ? (const void *) attn_long_f16_64 : (const void *) attn_long_f16_128)
-                               : (D == 64 ? (const void *) attn_long_q8_0_64 : (const void *) attn_long_q8_0_128);
+            fn = !is_long      ? (D == 64 ? (const void *) attn_few_f16_64x4 : (const void *) attn_few_f16_128x4)
+                 : s.type == 1 ? (D == 64 ? (const void *) attn_few_f16_64x16 : (const void *) attn_few_f16_128x12)
+                               : (D == 64 ? (const void *) attn_few_blocks_64x16 : (const void *) attn_few_blocks_128x12);
             a.warp_shared = s.type == 1 ? 0 : 3 * 2 * 16 * (((int) rs + 30) / 16 | 1) * 16;
         }
         const bool wide = s.d > 256;
@@ -200,15 +225,16 @@ static void test(const shape &s, bool time) {
         int occ;
         OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&occ, fn, threads, shared));
         const int want = std::max(1, n_sm * occ / (tiles * s.n_head_kv));
-        const int unit = is_long ? 16 : 64;
-        a.split_keys = (s.n_kv + want * unit - 1) / (want * unit) * unit;
-        a.n_split = (s.n_kv + a.split_keys - 1) / a.split_keys;
+        const int step = wide ? 32 : 16 * warps;
+        a.n_split = std::min(want, (s.n_kv + step - 1) / step);
+        a.skips = s.mask && s.n_kv % 8 == 0;
+        a.early = s.n_q == 1;
         grid = dim3(a.n_split, tiles * s.n_head_kv, 1);
         OK(cudaMalloc(&part, (size_t) a.n_split * a.n_rows * s.d * 4));
         OK(cudaMalloc(&limit, (size_t) a.n_split * a.n_rows * 8));
         a.part = part, a.limit = limit;
         if (time)
-            printf("  %d blocks per multiprocessor, %d splits of %d\n", occ, a.n_split, a.split_keys);
+            printf("  %d blocks per multiprocessor, %d splits\n", occ, a.n_split);
     }
     bool overlap = false;
     auto go = [&](int) {
@@ -297,6 +323,10 @@ int main(int argc, char **argv) {
         {256, 4, 2, 3, 333, 1, 0, 30, 0, false, false},
         {128, 8, 2, 2, 700, 8, 2, 0, 0, false, false},
         {64, 8, 1, 2, 700, 2, 2, 0, 0, false, false},
+        {128, 8, 2, 1, 1300, 3, 2, 0, 0, true, false, true},
+        {64, 8, 2, 5, 333, 6, 2, 0, 0, false, false},
+        {96, 8, 2, 3, 520, 7, 2, 0, 0, false, false, true},
+        {256, 8, 2, 1, 700, 20, 2, 0, 0, false, false},
         {40, 4, 4, 9, 100, 0, 0, 0, 0, false, false},
         {576, 16, 1, 1, 1300, 1, 2, 0, 0, false, false, true},
         {320, 16, 2, 3, 333, 1, 2, 30, 8, true, false, true},

@@ -5,7 +5,7 @@ out=$1
 root=$(cd "$(dirname "$0")/../../.." && pwd)
 mkdir -p "$out"
 cd "$out"
-nvcc="nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -I$root/src -I$root/src/cuda/kernel"
+nvcc="nvcc -std=c++17 -O3 -gencode=arch=compute_90a,code=sm_90a -I$root/include -I$root/src -I$root/src/cuda/kernel"
 jobs=""
 for f in "$root"/src/quant/*.c; do
     gcc -std=gnu11 -O2 -c -I"$root/include" -I"$root/src" "$f" -o "quant_$(basename "$f" .c).o" &
