@@ -55,21 +55,28 @@ template <int D> LANE void attn90_queries(const attn_args &a, int query0, int he
 template <int KT>
 LANE void attn90_mask(const attn_args &a, const uint16_t *const *mask, float slope, int key0, int kind, float *s) {
     const int t = threadIdx.x % 4;
+    const bool is_even = (((uintptr_t) a.mask | a.mask_1 | a.mask_2 | a.mask_3) & 3) == 0;
 #pragma unroll
     for (int j = 0; j < KT / 8; j++) {
+        const int key = key0 + 8 * j + 2 * t;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int key = key0 + 8 * j + 2 * t + i % 2;
-            float v = s[4 * j + i];
-            if (a.softcap != 0.0f) {
-                v = a.softcap * tanhf(v) * LOG2_E;
+        for (int h = 0; h < 2; h++) {
+            uint32_t pair = 0; // of the mask
+            if (kind == ATTN_MASK_SOME && mask[h] != NULL && key < a.n_kv) {
+                if (is_even && key + 1 < a.n_kv) {
+                    pair = *reinterpret_cast<const uint32_t *>(mask[h] + key);
+                } else {
+                    pair = mask[h][key] | (key + 1 < a.n_kv ? (uint32_t) mask[h][key + 1] << 16 : 0);
+                }
             }
-            if (key >= a.n_kv) {
-                v = -INFINITY;
-            } else if (kind == ATTN_MASK_SOME && mask[i / 2] != NULL) {
-                v += slope * half_value(mask[i / 2][key]);
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                float *v = &s[4 * j + 2 * h + i];
+                if (a.softcap != 0.0f) {
+                    *v = a.softcap * tanhf(*v) * LOG2_E;
+                }
+                *v = key + i < a.n_kv ? *v + slope * half_value(pair >> (16 * i) & 0xffff) : -INFINITY;
             }
-            s[4 * j + i] = v;
         }
     }
 }
