@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // decode_main.c: measures how much time each part of a decode step takes on a GPU. The model is synthetic, with the layers of an
-// 8B llama (width 4,096, 32 layers). The program measures a step of one token with all parts, with one or several parts left out,
-// and with few parts alone (variants[]).
+// 8B llama (width 4,096, 32 layers). The program measures a step of one token per sequence with all parts, with one or several
+// parts left out, and with few parts alone (variants[]). Each sequence has its own keys.
 //
-//     cuda-decode FOLDER [TYPE [KEYS [DEVICE]]]
+//     cuda-decode FOLDER [TYPE [KEYS [DEVICE [SEQUENCES [PARTS]]]]]
 //
-// FOLDER holds the backends. "queued": computes are enqueued without waiting in between, which gives the time of the device alone.
+// FOLDER holds the backends. PARTS: measure only variants whose names contain this word. "queued": computes are enqueued without waiting in between, which gives the time of the device alone.
 // "synchronised": the program waits after each compute, like a program that must choose a token before the next step. Exit code:
 // 0: all computes succeeded; 1: a compute failed or its result is not finite; 2: wrong usage; 77: no device.
 
@@ -47,10 +47,10 @@ struct rig {
     struct ggml_context *ctx;
     ggml_backend_buffer_t memory;
     struct ggml_tensor *w[LAYERS][N_WEIGHTS], *cache_k[LAYERS], *cache_v[LAYERS], *out;
-    // activations, position and cache row of the token, mask of attention, input of the product DOWN if GATE is left out
+    // activations, position and cache row of each token, mask of attention, input of the product DOWN if GATE is left out
     struct ggml_tensor *x, *pos, *row, *mask, *hidden;
     enum ggml_type type;
-    int n_keys;
+    int n_keys, n_seq;
 };
 
 static double now(void) {
@@ -64,28 +64,32 @@ static struct ggml_tensor *layer(
     const struct rig *r, struct ggml_context *c, struct ggml_cgraph *g, int i, int parts, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = r->w[i];
     struct ggml_tensor *y = parts & (QKV | O) ? ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), w[W_NORM]) : x;
-    struct ggml_tensor *stand_in = ggml_view_1d(c, y, HEAD * HEADS_KV, 0);
+    struct ggml_tensor *stand_in = ggml_view_1d(c, y, HEAD * HEADS_KV * r->n_seq, 0);
     struct ggml_tensor *q = parts & QKV ? ggml_mul_mat(c, w[W_Q], y) : y,
                        *k = parts & QKV ? ggml_mul_mat(c, w[W_K], y) : stand_in;
     struct ggml_tensor *v = parts & QKV ? ggml_mul_mat(c, w[W_V], y) : stand_in;
-    q = ggml_reshape_3d(c, q, HEAD, HEADS, 1);
+    q = ggml_reshape_3d(c, q, HEAD, HEADS, r->n_seq);
     if (parts & ROPE) {
         q = ggml_rope(c, q, r->pos, HEAD, 0);
-        k = ggml_rope(c, ggml_reshape_3d(c, k, HEAD, HEADS_KV, 1), r->pos, HEAD, 0);
+        k = ggml_rope(c, ggml_reshape_3d(c, k, HEAD, HEADS_KV, r->n_seq), r->pos, HEAD, 0);
         ggml_build_forward_expand(g, q);
-        ggml_build_forward_expand(g, ggml_set_rows(c, r->cache_k[i], ggml_reshape_2d(c, k, HEAD * HEADS_KV, 1), r->row));
-        ggml_build_forward_expand(g, ggml_set_rows(c, r->cache_v[i], ggml_reshape_2d(c, v, HEAD * HEADS_KV, 1), r->row));
+        ggml_build_forward_expand(g, ggml_set_rows(c, r->cache_k[i], ggml_reshape_2d(c, k, HEAD * HEADS_KV, r->n_seq), r->row));
+        ggml_build_forward_expand(g, ggml_set_rows(c, r->cache_v[i], ggml_reshape_2d(c, v, HEAD * HEADS_KV, r->n_seq), r->row));
     } else {
         ggml_build_forward_expand(g, q);
         ggml_build_forward_expand(g, k);
         ggml_build_forward_expand(g, v);
     }
-    struct ggml_tensor *a = ggml_reshape_2d(c, q, WIDTH, 1);
+    struct ggml_tensor *a = ggml_reshape_2d(c, q, WIDTH, r->n_seq);
     if (parts & ATTN) {
-        struct ggml_tensor *keys = ggml_view_3d(c, r->cache_k[i], HEAD, r->n_keys, HEADS_KV, r->cache_k[i]->nb[1], HEAD * 2, 0);
-        struct ggml_tensor *values = ggml_view_3d(c, r->cache_v[i], HEAD, r->n_keys, HEADS_KV, r->cache_v[i]->nb[1], HEAD * 2, 0);
-        a = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), keys, values, r->mask, 0.088f, 0.0f, 0.0f);
-        a = ggml_reshape_2d(c, a, WIDTH, 1);
+        const size_t row = r->cache_k[i]->nb[1], sequence = row * (size_t) r->n_keys;
+        struct ggml_tensor *keys =
+            ggml_view_4d(c, r->cache_k[i], HEAD, r->n_keys, HEADS_KV, r->n_seq, row, HEAD * 2, sequence, 0);
+        struct ggml_tensor *values =
+            ggml_view_4d(c, r->cache_v[i], HEAD, r->n_keys, HEADS_KV, r->n_seq, row, HEAD * 2, sequence, 0);
+        q = ggml_permute(c, ggml_reshape_4d(c, q, HEAD, HEADS, 1, r->n_seq), 0, 2, 1, 3);
+        a = ggml_flash_attn_ext(c, q, keys, values, r->mask, 0.088f, 0.0f, 0.0f);
+        a = ggml_reshape_2d(c, a, WIDTH, r->n_seq);
     }
     x = parts & O ? ggml_add(c, ggml_mul_mat(c, w[W_O], a), x) : a;
     struct ggml_tensor *h = r->hidden;
@@ -179,15 +183,15 @@ static bool rig_init(struct rig *r) {
             r->w[i][j] = j == W_NORM ? ggml_new_tensor_1d(c, GGML_TYPE_F32, WIDTH)
                                      : ggml_new_tensor_2d(c, r->type, shape[j][0], shape[j][1]);
         }
-        r->cache_k[i] = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, r->n_keys);
-        r->cache_v[i] = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, r->n_keys);
+        r->cache_k[i] = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, r->n_keys * r->n_seq);
+        r->cache_v[i] = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, r->n_keys * r->n_seq);
     }
     r->out = ggml_new_tensor_2d(c, r->type, WIDTH, VOCAB);
-    r->x = ggml_new_tensor_1d(c, GGML_TYPE_F32, WIDTH);
-    r->hidden = ggml_new_tensor_1d(c, GGML_TYPE_F32, HIDDEN);
-    r->pos = ggml_new_tensor_1d(c, GGML_TYPE_I32, 1);
-    r->row = ggml_new_tensor_1d(c, GGML_TYPE_I64, 1);
-    r->mask = ggml_new_tensor_2d(c, GGML_TYPE_F16, r->n_keys, 1);
+    r->x = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDTH, r->n_seq);
+    r->hidden = ggml_new_tensor_2d(c, GGML_TYPE_F32, HIDDEN, r->n_seq);
+    r->pos = ggml_new_tensor_1d(c, GGML_TYPE_I32, r->n_seq);
+    r->row = ggml_new_tensor_1d(c, GGML_TYPE_I64, r->n_seq);
+    r->mask = ggml_new_tensor_4d(c, GGML_TYPE_F16, r->n_keys, 1, 1, r->n_seq);
     r->memory = ggml_backend_alloc_ctx_tensors(c, r->backends[0]);
     if (r->memory == NULL) {
         return false;
@@ -202,21 +206,24 @@ static bool rig_init(struct rig *r) {
     fill(r->out);
     fill(r->x);
     fill(r->hidden);
-    const int32_t pos = r->n_keys - 1;
-    const int64_t row = r->n_keys - 1;
-    ggml_backend_tensor_set(r->pos, &pos, 0, sizeof pos);
-    ggml_backend_tensor_set(r->row, &row, 0, sizeof row);
+    for (int i = 0; i < r->n_seq; i++) {
+        const int32_t pos = r->n_keys - 1;
+        const int64_t row = (int64_t) r->n_keys * (i + 1) - 1;
+        ggml_backend_tensor_set(r->pos, &pos, (size_t) i * sizeof pos, sizeof pos);
+        ggml_backend_tensor_set(r->row, &row, (size_t) i * sizeof row, sizeof row);
+    }
     return true;
 }
 
 int main(int n_args, char **args) {
     if (n_args < 2) {
-        fputs("usage: cuda-decode FOLDER [TYPE [KEYS [DEVICE]]]\n", stderr);
+        fputs("usage: cuda-decode FOLDER [TYPE [KEYS [DEVICE [SEQUENCES [PARTS]]]]]\n", stderr);
         return 2;
     }
     static struct rig r;
     r.type = GGML_TYPE_Q4_K;
     r.n_keys = n_args > 3 ? atoi(args[3]) : 2304;
+    r.n_seq = n_args > 5 ? atoi(args[5]) : 1;
     for (int t = 0; n_args > 2 && t < GGML_TYPE_COUNT; t++) {
         const char *name = ggml_type_name((enum ggml_type) t);
         r.type = name != NULL && strcmp(name, args[2]) == 0 ? (enum ggml_type) t : r.type;
@@ -229,14 +236,16 @@ int main(int n_args, char **args) {
         puts("skipped: the device does not exist, or it cannot be opened");
         return 77;
     }
-    if (r.n_keys < 1 || !rig_init(&r)) {
+    if (r.n_keys < 1 || r.n_seq < 1 || !rig_init(&r)) {
         fputs("cuda-decode: cannot allocate the weights on the device\n", stderr);
         return 1;
     }
-    printf("8B weights in %s, %d keys\n", ggml_type_name(r.type), r.n_keys);
+    printf("8B weights in %s, %d sequences, %d keys\n", ggml_type_name(r.type), r.n_seq, r.n_keys);
     bool ok = true;
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
-        ok = measure(&r, variants[i].name, variants[i].parts) && ok;
+        if (n_args < 7 || strstr(variants[i].name, args[6]) != NULL) {
+            ok = measure(&r, variants[i].name, variants[i].parts) && ok;
+        }
     }
     ggml_backend_buffer_free(r.memory);
     ggml_backend_free(r.backends[0]);
