@@ -48,7 +48,7 @@ static enum method method_of(const struct cpu_kernels *k, const struct ggml_tens
         b->type == GGML_TYPE_F32 && b->nb[0] == sizeof(float) && op->nb[1] % sizeof(float) == 0 && op->nb[2] % sizeof(float) == 0;
     const bool has_columns = is_plain && k->gemv[a->type].run != NULL;
     // An expert has at most one pair per token. Without columns, the average expert must have enough pairs.
-    const int64_t n_pairs = has_columns ? op->ne[2] : op->ne[1] * op->ne[2] / a->ne[2];
+    const int64_t n_pairs = has_columns ? op->ne[2] : op->ne[1] * op->ne[2] / max_i64(a->ne[2], 1);
     if (is_plain && g->run != NULL && (k->is_invariant || n_pairs >= g->min_cols)) {
         return PANELS;
     }
