@@ -110,8 +110,11 @@ UNPACK_INLINE struct q32 cell_iq2_xxs(const block_iq2_xxs *b, int j) {
         s8(vmulq_u8(hi, points8(table_signs, q >> 46 & 127, q >> 53 & 127)))};
 }
 UNPACK_INLINE int8x16_t scales_iq2_xxs(const block_iq2_xxs *b) {
-    const uint32x4x2_t x = vld2q_u32((const void *) b->qs), y = vld2q_u32((const void *) (b->qs + 16));
-    return tail_scales(x.val[1], y.val[1]);
+    uint32x4_t v[4];
+    for (int j = 0; j < 4; j++) {
+        v[j] = vreinterpretq_u32_u16(vld1q_u16(b->qs + 8 * j));
+    }
+    return tail_scales(vuzp2q_u32(v[0], v[1]), vuzp2q_u32(v[2], v[3]));
 }
 
 UNPACK_INLINE struct q32 cell_iq2_xs(const block_iq2_xs *b, int j) {
@@ -148,7 +151,7 @@ UNPACK_INLINE struct q32 cell_iq3_xxs(const block_iq3_xxs *b, int j) {
         s8(vmulq_u8(hi, points8(table_signs, tail >> 14 & 127, tail >> 21 & 127)))};
 }
 UNPACK_INLINE int8x16_t scales_iq3_xxs(const block_iq3_xxs *b) {
-    return tail_scales(vld1q_u32((const void *) (b->qs + 64)), vld1q_u32((const void *) (b->qs + 80)));
+    return tail_scales(vreinterpretq_u32_u8(vld1q_u8(b->qs + 64)), vreinterpretq_u32_u8(vld1q_u8(b->qs + 80)));
 }
 
 UNPACK_INLINE struct q32 cell_iq3_s(const block_iq3_s *b, int j) {
