@@ -33,8 +33,8 @@ static bool has_bf16(void) {
     X(tier, gemm_f32) \
     X(tier, quantize) \
     X(tier, vec) \
-    X(tier, widen) X(tier, dot_q32) X(tier, dot_k) X(tier, dot_iq) X(tier, dot_low_bit) X(tier, gemv_f) X(tier, gemv_q32) \
-        X(tier, gemv_k)
+    X(tier, widen) \
+    X(tier, dot_q32) X(tier, dot_k) X(tier, dot_iq) X(tier, dot_low_bit) X(tier, gemv_f) X(tier, gemv_q32) X(tier, gemv_k)
 #define FP16(X, tier) X(tier, gemm_f16) X(tier, gemv_f16)
 #define FHM(X, tier) X(tier, dot_f16) X(tier, gemm_f16) X(tier, gemv_f16)
 #define DOTPROD(X, tier) \
