@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fused.c: cases with several ops that a backend may compute in one launch: norms with the ops before and after them, ROPE into a
-// cache, products of one column with norm, sum or gate, layers of experts, and parts of state space layers.
+// cache, products of a few columns with norm, sum or gate, layers of experts, and parts of state space layers.
 
 #include "fused.h"
 
@@ -64,14 +64,15 @@ static struct ggml_tensor *build_rope_qkv(struct op_build *b, const void *arg) {
 
 struct mv_case {
     enum ggml_type type;
-    int64_t k, m;
+    int64_t k, m, n;
     bool norm;
-    int kind; // 0: ADD after the product, 1: SWIGLU, 2: GEGLU, 3: two products, 4: three products
+    // 0: ADD after the product, 1: SWIGLU, 2: GEGLU, 3: two products, 4: three products, 5: SWIGLU, a product and ADD
+    int kind;
 };
 
 static struct ggml_tensor *build_mv(struct op_build *b, const void *arg) {
     const struct mv_case *c = arg;
-    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->k, 1, 1, 1)), *w[3];
+    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->k, c->n, 1, 1)), *w[3];
     for (int i = 0; i < 3; i++) { // with two or three products, the last has another number of rows
         w[i] = op_input(b, c->type, NE(c->k, c->kind > 2 && i == 2 ? c->m / 2 + 1 : c->m, 1, 1));
     }
@@ -83,10 +84,13 @@ static struct ggml_tensor *build_mv(struct op_build *b, const void *arg) {
         y[i] = ggml_mul_mat(b->ctx, w[i], x);
     }
     switch (c->kind) {
-        case 0: return ggml_add(b->ctx, y[0], op_input(b, GGML_TYPE_F32, NE(c->m, 1, 1, 1)));
+        case 0: return ggml_add(b->ctx, y[0], op_input(b, GGML_TYPE_F32, NE(c->m, c->n, 1, 1)));
         case 1: return ggml_swiglu_split(b->ctx, y[0], y[1]);
         case 2: return ggml_geglu_split(b->ctx, y[0], y[1]);
         case 3: return ggml_concat(b->ctx, y[0], y[2], 0);
+        case 5:
+            x = ggml_mul_mat(b->ctx, op_input(b, c->type, NE(c->m, 100, 1, 1)), ggml_swiglu_split(b->ctx, y[0], y[1]));
+            return ggml_add(b->ctx, x, op_input(b, GGML_TYPE_F32, NE(100, c->n, 1, 1)));
         default: return ggml_concat(b->ctx, y[0], ggml_concat(b->ctx, y[1], y[2], 0), 0);
     }
 }
@@ -94,14 +98,20 @@ static struct ggml_tensor *build_mv(struct op_build *b, const void *arg) {
 static void mv_cases(struct op_suite *s) {
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
         GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL};
-    static const int64_t sizes[][2] = {{256, 5}, {768, 130}, {4096, 301}, {10240, 64}};
-    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
-        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            for (int k = 0; k < 10; k++) {
-                const struct mv_case c = {types[t], sizes[i][0], sizes[i][1], k % 2 == 1, k / 2};
-                op_case(s, "FUSED_MV", op_text("%s size %zu norm %d kind %d", ggml_type_name(types[t]), i, k % 2, k / 2), OP_F32,
-                    build_mv, &c);
-            }
+    static const int64_t columns[] = {1, 2, 3, 8, 13, 32}, sizes[][2] = {{256, 5}, {768, 256}, {4096, 301}, {10240, 64}};
+    enum { N_TYPES = sizeof types / sizeof types[0], N_COLUMNS = sizeof columns / sizeof columns[0], N_KINDS = 6 };
+    for (int i = 0; i < N_TYPES * 4 * N_COLUMNS * N_KINDS * 2; i++) {
+        const int kind = i / 2 % N_KINDS, size = i / 2 / N_KINDS / N_COLUMNS % 4;
+        const struct mv_case c = {.type = types[i / 2 / N_KINDS / N_COLUMNS / 4],
+            .k = sizes[size][0],
+            .m = sizes[size][1],
+            .n = columns[i / 2 / N_KINDS % N_COLUMNS],
+            .norm = i % 2 == 1,
+            .kind = kind};
+        if (kind < 5 || c.m % ggml_blck_size(c.type) == 0) {
+            const char *text =
+                op_text("%s size %d columns %d norm %d kind %d", ggml_type_name(c.type), size, (int) c.n, c.norm, kind);
+            op_case(s, "FUSED_MV", text, OP_F32, build_mv, &c);
         }
     }
 }

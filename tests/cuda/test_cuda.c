@@ -260,14 +260,14 @@ static void placement_may_prevent_a_fusion(void **unused) {
     ggml_backend_free(backend);
 }
 
-// Products of the same column that are not adjacent in the graph are computed in one launch with the norm of the column. Two
-// products and their gate, and a product and its sum, are also computed in one launch.
-static void products_of_a_column_are_one_launch(void **unused) {
-    (void) unused;
+// Products of the same columns that are not adjacent in the graph are computed together with the norm of the columns. Two products
+// and their gate, and a product and its sum, are also computed together. n_each: launches of each of these fusions.
+static void compute_products(int64_t n_columns, long n_each) {
     ggml_backend_t backend = ggml_backend_cuda_init(0);
+    const long at_start = st->n_launches;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 256), *scale = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 256),
-                       *w[6];
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 256, n_columns);
+    struct ggml_tensor *scale = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 256), *w[6];
     for (int i = 0; i < 6; i++) {
         w[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_K, 256, 256);
     }
@@ -284,15 +284,29 @@ static void products_of_a_column_are_one_launch(void **unused) {
     assert_ptr_equal(ggml_graph_node(g, 3)->src[0], w[1]);
     assert_ptr_equal(ggml_graph_node(g, 4)->src[0], w[2]);
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
-    assert_int_equal(
-        st->n_launches, 1 + 4 + 1 + 1); // norm and three products; neg, abs, two MUL; two products with a gate; one with a sum
+    // norm and three products; neg, abs, two MUL; two products with a gate; one with a sum
+    assert_int_equal(st->n_launches - at_start, n_each + 4 + n_each + n_each);
     const long before = st->n_launches;
     c->data = b->data; // the sum would overwrite the column that other threads still read
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
-    assert_int_equal(st->n_launches - before, 1 + 4 + 1 + 2);
+    assert_int_equal(st->n_launches - before, n_each + 4 + n_each + n_each + (n_columns == 1)); // more columns are read before
     ggml_backend_buffer_free(buffer);
     ggml_free(ctx);
     ggml_backend_free(backend);
+}
+
+static void products_of_a_column_are_one_launch(void **unused) {
+    (void) unused;
+    compute_products(1, 1);
+}
+
+// The first of the two launches converts the columns.
+static void products_of_few_columns_are_two_launches(void **unused) {
+    (void) unused;
+    compute_products(2, 2);
+    compute_products(16, 2);
+    compute_products(17, 2);
+    compute_products(128, 2);
 }
 
 // A kernel may read a constant tensor before the previous kernel ends (cuda_is_const). A weight that the graph writes is not
@@ -965,6 +979,7 @@ int main(int argc, char **argv) {
         TEST(without_graphs_and_fusions),
         TEST(placement_may_prevent_a_fusion),
         TEST(products_of_a_column_are_one_launch),
+        TEST(products_of_few_columns_are_two_launches),
         TEST(written_weights_are_not_read_early),
         TEST(rope_and_cache_are_one_launch),
         TEST(host_tensors_are_refused),

@@ -1,54 +1,7 @@
 // SPDX-License-Identifier: MIT
 // act.cu: converts the columns of a product to f16 or bf16 in the layout of mma_args.h, one block per column.
-#include "lane.cuh"
+#include "act.cuh"
 #include "mma_args.h"
-#include "mv_args.h"
-
-LANE float act_value(const char *x, int type, int k) {
-    if (type == 0) {
-        return reinterpret_cast<const float *>(x)[k];
-    }
-    const unsigned short v = reinterpret_cast<const unsigned short *>(x)[k];
-    return type == 1 ? __half2float(__ushort_as_half(v)) : __uint_as_float((uint32_t) v << 16);
-}
-
-LANE float act_gate(int glu, float v) {
-    if (glu == MV_GLU_SWIGLU) {
-        return v / (1.0f + __expf(-v));
-    }
-    return 0.5f * v * (1.0f + tanhf(0.79788456080286535588f * v * (1.0f + 0.044715f * v * v)));
-}
-
-// An element of a column: of x, or of act(x) * up.
-struct act_column {
-    const char *x, *up;
-    int type, glu;
-    LANE float at(int k) const {
-        const float v = act_value(x, type, k);
-        return up != NULL ? act_gate(glu, v) * act_value(up, type, k) : v;
-    }
-};
-
-// Returns a power of two. The column's largest magnitude divided by it is in [2^14, 2^15). Returns 1 if the column is zero.
-LANE float act_scale(const act_column &x, int k_n) {
-    __shared__ float most[8];
-    float mine = 0.0f;
-    for (int k = threadIdx.x; k < k_n; k += blockDim.x) {
-        mine = fmaxf(mine, fabsf(x.at(k)));
-    }
-    for (int i = 16; i > 0; i /= 2) {
-        mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, i));
-    }
-    if (threadIdx.x % 32 == 0) {
-        most[threadIdx.x / 32] = mine;
-    }
-    __syncthreads();
-    for (int i = 0; i < 8; i++) {
-        mine = fmaxf(mine, most[i]);
-    }
-    const int e = min(max((int) (__float_as_uint(mine) >> 23) - 127, -100), 127);
-    return mine > 0.0f ? __uint_as_float((uint32_t) (e - 14 + 127) << 23) : 1.0f;
-}
 
 // Packs the 8 elements v[0], v[2] ... v[14] as pairs of f16, or of bf16 if bf is set.
 LANE void act_eight(const float *v, int bf, uint4 *w) {
@@ -72,13 +25,13 @@ LANE void act_less(float *v, int bf, uint4 w) {
 
 // Converts column c without scaling, to contiguous columns (act_args.plain). For f16, magnitudes above the largest f16 become the
 // largest f16, and NaN stays NaN.
-LANE void act_plain(const act_args &a, const char *x, int c) {
+LANE void act_plain(const act_args &a, const act_source &x, int c) {
     uint16_t *to = a.tiles + (int64_t) c * ((a.k + 7) / 8 * 8);
     for (int i = threadIdx.x; i < (a.k + 7) / 8; i += blockDim.x) {
         float v[8];
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            const float at = 8 * i + j < a.k ? act_value(x, a.x_type, 8 * i + j) : 0.0f;
+            const float at = 8 * i + j < a.k ? x.value(8 * i + j) : 0.0f;
             v[j] = a.bf || at != at ? at : fminf(fmaxf(at, -65504.0f), 65504.0f);
         }
         uint4 w;
@@ -109,15 +62,21 @@ extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constan
         x_off = from * a.x_col + z % a.ne2 * a.x_z2 + z / a.ne2 * a.x_z3;
     }
     const char *x = a.x + x_off;
-    const act_column column = {x, a.up != NULL ? a.up + x_off : NULL, a.x_type, a.glu};
     const bool there = from >= 0;
-    const float scale = there && !a.bf && !a.plain ? act_scale(column, a.k) : 1.0f;
+    act_source source = {x, NULL, a.norm, 0.0f, a.x_type, a.glu};
+    if (a.glu != MV_GLU_NONE) {
+        source.x2 = a.x2 + x_off;
+    }
+    if (there && a.norm != NULL) {
+        source.inverse = act_inverse_rms(x, a.k, a.eps);
+    }
+    const float scale = there && !a.bf && !a.plain ? act_scale(source, a.k) : 1.0f;
     const float up = 1.0f / scale;
     if (threadIdx.x == 0 && !a.plain) {
         a.scale[(int64_t) z * gridDim.x + c] = scale;
     }
     if (a.plain) {
-        act_plain(a, x, c);
+        act_plain(a, source, c);
         return;
     }
     const int row = c % a.nt;
@@ -131,7 +90,15 @@ extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constan
         float v[16];
 #pragma unroll
         for (int j = 0; j < 16; j++) {
-            v[j] = there && 16 * i + j < a.k ? column.at(16 * i + j) * up : 0.0f;
+            v[j] = 0.0f;
+        }
+        if (there) {
+            source.eight(2 * i, a.k, v);
+            source.eight(2 * i + 1, a.k, v + 8);
+        }
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+            v[j] *= up;
         }
 #pragma unroll
         for (int odd = 0; odd < 2; odd++) {

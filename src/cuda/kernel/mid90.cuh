@@ -152,11 +152,29 @@ template <int NT> LANE void mid_sums_put(float *sums, int warp, int lane, const 
     }
 }
 
-template <int NT> LANE void mid_sums_store(const mma_args &a, uint32_t sums, float *y, const float *scale, int row0, int col0) {
+// The matrix of a block, and the block's index among the row blocks of the matrix.
+struct mid_part {
+    const char *w;
+    float *y;
+    const float *add;
+    int64_t y_col;
+    int m, row_block;
+    LANE void init(const mma_args &a, int rows) {
+        w = a.w, y = a.y, add = a.add, y_col = a.y_col, m = a.m, row_block = blockIdx.y;
+        for (int i = 0; i < a.n_more && row_block >= (m + rows - 1) / rows; i++) {
+            row_block -= (m + rows - 1) / rows;
+            w = a.w_more[i], y = a.y_more[i], add = NULL, y_col = a.y_col_more[i], m = a.m_more[i];
+        }
+    }
+};
+
+template <int NT>
+LANE void mid_sums_store(
+    const mma_args &a, const mid_part &part, uint32_t sums, float *y, const float *scale, int row0, int col0) {
     const int n_ranks = gridDim.x, rank = blockIdx.x, n_rows = 64 * a.n_row_groups / n_ranks;
     for (int i = threadIdx.x; i < n_rows / 4 * NT; i += MID_GROUPS * 128) {
         const int row = rank * n_rows + i % (n_rows / 4) * 4, col = i / (n_rows / 4);
-        const int64_t to = a.to != NULL ? (int64_t) a.to[col0 + col] : col0 + col < a.n ? (col0 + col) * a.y_col : -1;
+        const int64_t to = a.to != NULL ? (int64_t) a.to[col0 + col] : col0 + col < a.n ? (col0 + col) * part.y_col : -1;
         if (to < 0) {
             continue;
         }
@@ -170,8 +188,9 @@ template <int NT> LANE void mid_sums_store(const mma_args &a, uint32_t sums, flo
         const float all[4] = {sum.x, sum.y, sum.z, sum.w}, s = scale[col0 + col];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            if (row0 + row + j < a.m) {
-                y[to + row0 + row + j] = all[j] * s;
+            if (row0 + row + j < part.m) {
+                const float addend = part.add != NULL ? part.add[(col0 + col) * a.add_col + row0 + row + j] : 0.0f;
+                y[to + row0 + row + j] = all[j] * s + addend;
             }
         }
     }
@@ -200,8 +219,10 @@ template <class D, int NT> LANE void mid90(const mma_args &a) {
     }
     __syncthreads();
     const int tile = blockIdx.z % a.n_tiles, z = blockIdx.z / a.n_tiles, i2 = z % a.ne2, i3 = z / a.ne2;
-    const int block_row0 = blockIdx.y * 64 * a.n_row_groups, row0 = block_row0 + 64 * b.row_group + 16 * (b.warp % 4);
-    const char *w = a.w + i2 / a.r2 * a.w_z2 + i3 / a.r3 * a.w_z3;
+    mid_part part;
+    part.init(a, 64 * a.n_row_groups);
+    const int block_row0 = part.row_block * 64 * a.n_row_groups, row0 = block_row0 + 64 * b.row_group + 16 * (b.warp % 4);
+    const char *w = part.w + i2 / a.r2 * a.w_z2 + i3 / a.r3 * a.w_z3;
     if ((!a.w_const || a.tile_expert != NULL) && a.wait) {
         wait_for_previous();
     }
@@ -214,7 +235,7 @@ template <class D, int NT> LANE void mid90(const mma_args &a) {
     }
     w += row0 * a.w_row;
     const int n_chunks = (a.k + D::CH - 1) / D::CH, first = n_chunks * blockIdx.x / gridDim.x,
-              end = n_chunks * (blockIdx.x + 1) / gridDim.x, n_rows = min(a.m - row0, (int) MMV_ROWS);
+              end = n_chunks * (blockIdx.x + 1) / gridDim.x, n_rows = min(part.m - row0, (int) MMV_ROWS);
     b.first = first + b.chunk_group;
     b.n_own = max((end - b.first + b.n_chunk_groups - 1) / b.n_chunk_groups, 0);
     mmv_pieces<D> pieces;
@@ -263,8 +284,8 @@ template <class D, int NT> LANE void mid90(const mma_args &a) {
     __syncthreads();
     mid_sums_put<NT>(reinterpret_cast<float *>(smem) + MID_HEAD / 4, b.warp, b.lane, c);
     cluster_sync();
-    float *y = a.y + i2 * a.y_z2 + i3 * a.y_z3;
-    mid_sums_store<NT>(a, b.base + MID_HEAD, y, a.scale + z * a.scale_z, block_row0, tile * NT);
+    float *y = part.y + i2 * a.y_z2 + i3 * a.y_z3;
+    mid_sums_store<NT>(a, part, b.base + MID_HEAD, y, a.scale + z * a.scale_z, block_row0, tile * NT);
     cluster_sync(); // other blocks may still read the sums of this block
 #endif
 }

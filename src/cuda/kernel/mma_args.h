@@ -2,6 +2,8 @@
 // mma_args.h: arguments of products with many columns, of column conversion, and of sorting by expert.
 #pragma once
 
+#include "mv_args.h"
+
 #include <stdint.h>
 
 // Arguments of act_tiles, which converts columns to f16. z: index of a product in a batch.
@@ -12,12 +14,16 @@ struct act_args {
     const char *x;
     uint16_t *tiles;
     float *scale;
-    const char *up;            // NULL, or the second factor: column = act(x) * up; same type and strides as x
     const int32_t *from;       // NULL, or [n]: the (token, slot) pair of each column (-1: the column becomes zeros); z is 0
     int64_t x_col, x_z2, x_z3; // byte strides
     int64_t from_z2;           // with `from`: the column of pair p is at p % n_used % x_ne1 * x_col + p / n_used * from_z2
+    // If norm is not NULL, x is replaced by x / rms(x) * norm; this requires x_type 0 and `from` to be NULL. If glu is not
+    // MV_GLU_NONE, x is replaced by act(x) * x2; x2 has the type and the strides of x.
+    const float *norm;
+    const char *x2;
+    float eps;
+    int glu; // enum mv_glu: act
     int x_ne1, n_used;
-    int glu;           // enum mv_glu: act
     int x_type;        // 0 f32, 1 f16, 2 bf16
     int k, n, nt, ne2; // n: columns of x; nt: columns per tile; padding columns are zeros
     int bf;            // 1: convert to bf16 instead of f16, without scaling
@@ -47,6 +53,14 @@ struct mma_args {
     int n_row_groups; // warp groups with different rows: 1, 2 or 4. The others of the 4 groups compute other chunks of these rows.
     int n_stages;     // chunks in a ring, 2 to MID_STAGES
     int w_const;      // no kernel of this graph writes w
+    // Further matrices of n_more products with the same columns; all matrices have rows of the same type and length. Requires
+    // tile_expert to be NULL and z to be 0.
+    const char *w_more[2];
+    float *y_more[2];
+    int64_t y_col_more[2];
+    int m_more[2], n_more;
+    const float *add; // NULL, or [column][row]: numbers to add to the results of the first matrix
+    int64_t add_col;  // stride in floats
 };
 enum { MID_GROUPS = 4, MID_STAGES = 4, MID_PITCH = 68, MID_HEAD = 1024 };
 #ifndef __cplusplus

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "dot.cuh"
-#include "mv_args.h"
+#include "gate.cuh"
 #include "wgmma.cuh"
 
 #include <float.h>
@@ -466,13 +466,6 @@ LANE void mv_zeros(const mv_args &a, int64_t y_off) {
     }
 }
 
-LANE float mv_gate(int glu, float x) {
-    if (glu == MV_GLU_SWIGLU) {
-        return x / (1.0f + __expf(-x));
-    }
-    return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));
-}
-
 // Threads 0 to 15 return the sum of the first row, threads 16 to 31 the sum of the second row.
 LANE float mv_sum(const float *sum, int lane) {
     const bool second = lane >= 16;
@@ -490,7 +483,7 @@ LANE void mv_store(const mv_args &a, const mv_place &p, float sum, int64_t y_off
     if (a.glu != MV_GLU_NONE) {
         const float up = __shfl_down_sync(~0u, sum, 16);
         if (lane == 0) {
-            a.y[0][y_off + p.row] = mv_gate(a.glu, sum) * up;
+            a.y[0][y_off + p.row] = glu_gate(a.glu, sum) * up;
         }
     } else if (lane % 16 == 0 && p.row + lane / 16 < a.m[p.part]) {
         a.y[p.part][y_off + p.row + lane / 16] = sum + addend;

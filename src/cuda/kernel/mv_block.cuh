@@ -122,7 +122,7 @@ LANE void mvb_store(const mv_args &a, int part, int row, int end, const float *r
     const float up = __shfl_down_sync(~0u, sum, 2);
     if (a.glu != MV_GLU_NONE) {
         if (lane < 2 && row + lane < end) {
-            a.y[0][y_off + row + lane] = mv_gate(a.glu, sum) * up;
+            a.y[0][y_off + row + lane] = glu_gate(a.glu, sum) * up;
         }
     } else if (lane < 4 && row + lane < end) {
         a.y[part][y_off + row + lane] = a.add != NULL ? sum + a.add[row + lane] : sum;

@@ -4,6 +4,7 @@
 //   columns       kernel  conditions
 //   1             mv      the type has an mv kernel, and the column is f32 and fits into shared memory (cuda_is_vector, mv.c)
 //   1 to 8        mf      weights and columns are f32 and aligned to 16 bytes (can_run_floats)
+//   2 to 16       few90   the GPU has the sm_90a kernels, the type has a few90 kernel, the product is not a batch (cuda_is_few, few.c)
 //   17 or more    cuBLAS  cuBLAS is installed, the weights are dense, the columns are f32 and not a batch (can_run_blas)
 //   9 to 128      mid90   the GPU has the sm_90a kernels, the weights are not f32 and are aligned to 16 bytes (cuda_can_mid)
 //   129 or more   mid90   cuda_can_mid as above, and mma90 would have work for at most half of the multiprocessors
@@ -27,13 +28,14 @@
 // four tile widths (MID), and mmv kernels with 16 and with 8 warps.
 // clang-format off
 #define MID(name) {"mid90_" #name "_8", "mid90_" #name "_16", "mid90_" #name "_32", "mid90_" #name "_64"}
-#define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name)}
-#define COLD(TYPE, name)  {GGML_TYPE_##TYPE, NULL, "mmv_" #name, "mmv_" #name, NULL, "mma90_" #name "_128", NULL, false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name)}
+#define FEW(name) {"few90_" #name "_8", "few90_" #name "_16"}
+#define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name), FEW(name)}
+#define COLD(TYPE, name)  {GGML_TYPE_##TYPE, NULL, "mmv_" #name, "mmv_" #name, NULL, "mma90_" #name "_128", NULL, false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name), {NULL}}
 static const struct cuda_mm_type types[] = {
-    {GGML_TYPE_F32, "mv_f32", "mmv_f32", "mmv_f32", "mma90_f32_64", NULL, "mma90_f32_256", true, "mvb_f32", "mmv_f32", "mmv_f32", {NULL}},
-    {GGML_TYPE_F16, "mv_f16", "mmv_f16", "mmv_f16_wide", "mma90_f16_64", NULL, "mma90_f16_256", false, "mvb_f16", "mmv_f16_8", "mmv_f16_wide_8", MID(f16)},
-    {GGML_TYPE_BF16, "mv_bf16", "mmv_bf16", "mmv_bf16_wide", "mma90_bf16_64", NULL, "mma90_bf16_256", true, "mvb_bf16", "mmv_bf16_8", "mmv_bf16_wide_8", MID(bf16)},
-    {GGML_TYPE_Q8_0, "mv_q8_0", "mmv_q8_0", "mmv_q8_0", "mma90_q8_0_64", NULL, "mma90_q8_0_256", false, NULL, "mmv_q8_0", "mmv_q8_0", MID(q8_0)},
+    {GGML_TYPE_F32, "mv_f32", "mmv_f32", "mmv_f32", "mma90_f32_64", NULL, "mma90_f32_256", true, "mvb_f32", "mmv_f32", "mmv_f32", {NULL}, {NULL}},
+    {GGML_TYPE_F16, "mv_f16", "mmv_f16", "mmv_f16_wide", "mma90_f16_64", NULL, "mma90_f16_256", false, "mvb_f16", "mmv_f16_8", "mmv_f16_wide_8", MID(f16), FEW(f16)},
+    {GGML_TYPE_BF16, "mv_bf16", "mmv_bf16", "mmv_bf16_wide", "mma90_bf16_64", NULL, "mma90_bf16_256", true, "mvb_bf16", "mmv_bf16_8", "mmv_bf16_wide_8", MID(bf16), FEW(bf16)},
+    {GGML_TYPE_Q8_0, "mv_q8_0", "mmv_q8_0", "mmv_q8_0", "mma90_q8_0_64", NULL, "mma90_q8_0_256", false, NULL, "mmv_q8_0", "mmv_q8_0", MID(q8_0), FEW(q8_0)},
     HOT(Q4_0, q4_0), HOT(Q4_1, q4_1), HOT(Q5_0, q5_0), HOT(Q5_1, q5_1), HOT(Q2_K, q2_K), HOT(Q3_K, q3_K),
     HOT(Q4_K, q4_K), HOT(Q5_K, q5_K), HOT(Q6_K, q6_K), HOT(IQ4_NL, iq4_nl), HOT(IQ4_XS, iq4_xs), HOT(MXFP4, mxfp4), HOT(NVFP4, nvfp4),
     COLD(IQ2_XXS, iq2_xxs), COLD(IQ2_XS, iq2_xs), COLD(IQ2_S, iq2_s), COLD(IQ3_XXS, iq3_xxs), COLD(IQ3_S, iq3_s),
@@ -86,19 +88,13 @@ struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int
     return c;
 }
 
-int cuda_column_type(enum ggml_type t) {
-    if (t == GGML_TYPE_F32) {
-        return 0;
-    }
-    return t == GGML_TYPE_F16 ? 1 : 2;
-}
-
-// Converts the columns x, unless the arena still holds them. Returns their address in the arena. Returns NULL if the launch
-// failed or the arena is too small.
+// Converts the columns, unless the arena still holds them. Returns their address in the arena. Returns NULL if the launch failed or
+// the arena is too small.
 static char *columns_get(
-    struct cuda_run *r, const struct cuda_mm_type *t, const struct ggml_tensor *x, const struct cuda_columns *c) {
+    struct cuda_run *r, const struct cuda_mm_type *t, const struct cuda_source *s, const struct cuda_columns *c) {
+    const struct ggml_tensor *x = s->x;
     const int kind = 1 + (c->nt << 3 | t->bf << 1 | c->rest);
-    if (r->kept == x && r->kept_kind == kind) {
+    if (r->kept == s->as && r->kept_kind == kind) {
         return r->work;
     }
     char *work = cuda_work(r, c->size);
@@ -111,6 +107,10 @@ static char *columns_get(
         .x_col = (int64_t) x->nb[1],
         .x_z2 = (int64_t) x->nb[2],
         .x_z3 = (int64_t) x->nb[3],
+        .norm = s->norm,
+        .x2 = s->x2 != NULL ? s->x2->data : NULL,
+        .eps = s->eps,
+        .glu = (int) s->glu,
         .x_ne1 = 1,
         .x_type = cuda_column_type(x->type),
         .k = (int) x->ne[0],
@@ -126,7 +126,7 @@ static char *columns_get(
     if (cuda_launch_one(r, "act_tiles", dims, &a) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
-    r->kept = x;
+    r->kept = s->as;
     r->kept_kind = kind;
     return work;
 }
@@ -213,6 +213,15 @@ struct mid_shape {
     double cost; // predicted time of the product; the unit is the time of one chunk
 };
 
+// Returns the number of blocks of `rows` rows of all matrices.
+static int64_t mid_row_blocks(const mma_args *a, int64_t rows) {
+    int64_t n = (a->m + rows - 1) / rows;
+    for (int i = 0; i < a->n_more; i++) {
+        n += (a->m_more[i] + rows - 1) / rows;
+    }
+    return n;
+}
+
 static struct mid_shape mid_shape_of(const struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a,
     int64_t nz, int64_t row_groups, int64_t ranks) {
     const int64_t chunk = mmv_chunk(t->type), bytes = chunk / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
@@ -220,7 +229,7 @@ static struct mid_shape mid_shape_of(const struct cuda_run *r, const struct cuda
     const int64_t rows_size = MID_GROUPS * 64 * pitch, columns_size = chunk_groups * nt * chunk * 2;
     struct mid_shape s = {.row_groups = row_groups, .ranks = ranks, .stage = rows_size + columns_size};
     s.n_stages = min_i64(((int64_t) r->traits->shared_max - MID_HEAD) / s.stage, MID_STAGES);
-    const int64_t n_blocks = (a->m + 64 * row_groups - 1) / (64 * row_groups) * ranks * a->n_tiles * nz;
+    const int64_t n_blocks = mid_row_blocks(a, 64 * row_groups) * ranks * a->n_tiles * nz;
     // Not all multiprocessors can be part of large clusters (H200).
     const int64_t usable = ranks <= 2 ? n_sm : n_sm * (ranks == 4 ? 7 : 6) / 8;
     const int64_t n_at_once = max_i64(usable / ranks, 1) * ranks, n_waves = (n_blocks + n_at_once - 1) / n_at_once;
@@ -244,7 +253,7 @@ enum ggml_status cuda_mid_tiles(struct cuda_run *r, const struct cuda_mm_type *t
     a->n_row_groups = (int) best.row_groups;
     a->n_stages = (int) best.n_stages;
     const int64_t sums = (int64_t) MID_GROUPS * nt * MID_PITCH * (int64_t) sizeof(float), rows = 64 * best.row_groups;
-    struct cuda_dims dims = cuda_grid(best.ranks, (a->m + rows - 1) / rows, a->n_tiles * nz, MID_GROUPS * 128,
+    struct cuda_dims dims = cuda_grid(best.ranks, mid_row_blocks(a, rows), a->n_tiles * nz, MID_GROUPS * 128,
         MID_HEAD + max_i64(sums, best.n_stages * best.stage));
     dims.cluster = (unsigned) best.ranks;
     const int i = nt == 8 ? 0 : nt == 16 ? 1 : nt == 32 ? 2 : 3;
@@ -312,6 +321,7 @@ static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
     size_t size = cuda_is_vector(dev, t, op) ? 0 : matmul_columns(dev, op).size;
+    size = max_size(size, cuda_few_work_size(t, x->ne[0], x->ne[1]));
     static const int64_t limits[] = {CUDA_MM_FEW, CUDA_MM_WIDE, CUDA_MID_MAX};
     for (size_t i = 0; i <= sizeof limits / sizeof limits[0]; i++) {
         const int64_t n = i < sizeof limits / sizeof limits[0] ? min_i64(limits[i], x->ne[1]) : x->ne[1];
@@ -354,6 +364,18 @@ static enum ggml_status run_one(struct cuda_run *r, const struct cuda_mm_type *t
     return cuda_mv(r, t, &a, x->ne[2] * x->ne[3]);
 }
 
+static enum ggml_status run_few90(struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    few_args a = {.w = {w->data},
+        .y = {op->data},
+        .m = {(int) w->ne[1]},
+        .n_parts = 1,
+        .w_row = (int64_t) w->nb[1],
+        .y_col = {(int64_t) (op->nb[1] / sizeof(float))},
+        .w_const = cuda_is_const(r->graph, w)};
+    return cuda_few(r, t, &a, &(struct cuda_source){.x = x, .as = x});
+}
+
 static enum ggml_status run_few(
     struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
@@ -376,6 +398,29 @@ static enum ggml_status run_many(
         return cuda_mid_tiles(r, t, c->nt, &a, c->nz);
     }
     return cuda_mm_tiles(r, t, c->nt, &a, c->nz);
+}
+
+bool cuda_is_mid(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
+    const struct ggml_tensor *x = op->src[1];
+    return x->ne[1] > CUDA_MID_MIN && x->ne[1] <= CUDA_MID_MAX && ggml_nrows(x) == x->ne[1] && !cuda_is_few(dev, t, op) &&
+           matmul_columns(dev, op).is_mid;
+}
+
+enum ggml_status cuda_mid(struct cuda_run *r, const struct cuda_mm_type *t, mma_args *a, const struct ggml_tensor *op,
+    const struct cuda_source *source) {
+    const struct cuda_columns c = matmul_columns(r->dev, op);
+    const char *columns = columns_get(r, t, source, &c);
+    if (columns == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    a->tiles = (const uint16_t *) columns;
+    a->scale = (const float *) (columns + c.columns_size);
+    a->k = (int) source->x->ne[0];
+    a->n = (int) source->x->ne[1];
+    a->ne2 = a->r2 = a->r3 = 1;
+    a->n_tiles = (int) (c.n / c.nt);
+    a->wait = 1;
+    return cuda_mid_tiles(r, t, c.nt, a, 1);
 }
 
 static enum ggml_status run_blas(
@@ -404,9 +449,13 @@ static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
     if (can_run_floats(r->dev, op)) {
         return run_floats(r, op);
     }
+    if (cuda_is_few(r->dev, t, op)) {
+        return run_few90(r, t, op);
+    }
     const struct cuda_columns c = matmul_columns(r->dev, op);
     const bool is_unconverted = c.plain && c.columns_size == 0;
-    char *columns = is_unconverted ? cuda_work(r, c.size) : columns_get(r, t, op->src[1], &c);
+    char *columns =
+        is_unconverted ? cuda_work(r, c.size) : columns_get(r, t, &(struct cuda_source){.x = op->src[1], .as = op->src[1]}, &c);
     if (columns == NULL) {
         return GGML_STATUS_FAILED;
     }

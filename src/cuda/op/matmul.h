@@ -2,6 +2,7 @@
 // matmul.h: the kernels of products for each type of weights.
 #pragma once
 
+#include "cuda/kernel/few_args.h"
 #include "cuda/kernel/mf_args.h"
 #include "cuda/kernel/mma_args.h"
 #include "cuda/kernel/mmv_args.h"
@@ -25,9 +26,11 @@ struct cuda_mm_type {
     bool bf; // columns are converted to bf16 instead of f16
     const char *mvb, *mmv_8, *mmv_wide_8;
     const char *mid[CUDA_MID_TILES]; // sm_90a: tiles of 8, 16, 32 and 64 columns
+    const char *few[2];              // sm_90a: up to 8 and up to 16 columns
 };
 const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: weights of this type are not supported
 
+#define CUDA_FEW_MAX 16 // largest number of columns that few90 computes
 #define CUDA_MM_FEW 4   // largest number of columns for which mmv also multiplies the rounding residuals
 #define CUDA_MM_WIDE 16 // largest number of columns that mmv computes if mma90 or cuBLAS exist
 
@@ -50,7 +53,13 @@ int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, in
 // Returns whether mid90 can read the weights w: the GPU has the sm_90a kernels, the type has a mid90 kernel, all rows begin at
 // multiples of 16 bytes, and they are less than 2^26 bytes apart.
 bool cuda_can_mid(const struct cuda_device *dev, const struct ggml_tensor *w);
-int cuda_column_type(enum ggml_type t); // returns the value of act_args.x_type for columns of type t
+// Returns the value of act_args.x_type for columns of type t.
+static inline int cuda_column_type(enum ggml_type t) {
+    if (t == GGML_TYPE_F32) {
+        return 0;
+    }
+    return t == GGML_TYPE_F16 ? 1 : 2;
+}
 // Launches mid90 with tiles of nt columns: 8, 16, 32 or 64.
 enum ggml_status cuda_mid_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) BERTH_MUST_USE;
 enum ggml_status cuda_mm_tiles(
@@ -60,3 +69,32 @@ bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, i
 // Returns whether a MUL_MAT has one f32 column that fits into the shared memory of mv.
 bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
 enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) BERTH_MUST_USE;
+
+// The columns of a product, and the op that is computed when they are converted: none, an RMS_NORM or a gate.
+struct cuda_source {
+    const struct ggml_tensor *x;
+    const struct ggml_tensor *as; // the tensor whose columns are converted: x, or the result of the op
+    const float *norm;            // NULL, or the weights of the norm
+    float eps;
+    enum mv_glu glu; // the columns are act(x) * x2
+    const struct ggml_tensor *x2;
+};
+
+// ---- 2 to 16 columns on sm_90a (few.c) ----
+
+// Returns whether few90 computes a MUL_MAT.
+bool cuda_is_few(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
+// Returns the bytes of the arena that suffice for up to n columns of k elements.
+size_t cuda_few_work_size(const struct cuda_mm_type *t, int64_t k, int64_t n);
+// Converts the columns and multiplies them with the matrices of a. Sets the fields of a that follow from the columns.
+enum ggml_status cuda_few(
+    struct cuda_run *r, const struct cuda_mm_type *t, few_args *a, const struct cuda_source *source) BERTH_MUST_USE;
+
+// ---- 17 to 128 columns on sm_90a (matmul.c) ----
+
+// Returns whether mid90 computes a MUL_MAT that is not a batch.
+bool cuda_is_mid(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
+// Converts the columns and multiplies them with the matrices of a. Sets the fields of a that follow from the columns and from `op`,
+// the first product.
+enum ggml_status cuda_mid(struct cuda_run *r, const struct cuda_mm_type *t, mma_args *a, const struct ggml_tensor *op,
+    const struct cuda_source *source) BERTH_MUST_USE;

@@ -170,7 +170,7 @@ static enum ggml_status sort_launch(struct cuda_run *r, const struct plan *p, co
 static enum ggml_status convert_launch(struct cuda_run *r, const struct plan *p, const struct sorted *s,
     const struct ggml_tensor *op, const struct ggml_tensor *x, const struct ggml_tensor *up, enum mv_glu glu) {
     const act_args a = {.x = x->data,
-        .up = up != NULL ? up->data : NULL,
+        .x2 = up != NULL ? up->data : NULL,
         .tiles = (uint16_t *) s->work,
         .scale = (float *) (s->work + p->c.columns_size),
         .from = s->from,

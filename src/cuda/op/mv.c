@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// mv.c: products of one column (kernel/mv.cuh). A fusion computes a chain of nodes in one launch: the norm of the column, up to
-// three products, and the addition of the residual or the gate (GLU). cuda_mv_gather moves products of a column together.
+// mv.c: products of one column (kernel/mv.cuh). A fusion computes a chain of nodes: the norm of the column, up to three products,
+// and the addition of the residual or the gate (GLU). With one column, it is one launch. With up to 128 columns, a second launch
+// converts the columns and computes the norm. With 17 to 128 columns, this launch also computes the gate. cuda_mv_gather moves products of a column together.
 
 #include "cuda/op/matmul.h"
 
@@ -91,10 +92,12 @@ bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t,
 
 // ---- fusion with the surrounding ops ----
 
-// Nodes that one launch computes: [RMS_NORM MUL] MUL_MAT ... [GLU or ADD].
+// Nodes that are computed together: [RMS_NORM MUL or GLU] MUL_MAT ... [GLU or ADD].
 struct chain {
     const struct ggml_tensor *norm, *scale; // RMS_NORM and its weights; NULL: no norm
-    const struct ggml_tensor *x;            // the column, before the norm
+    const struct ggml_tensor *gate;         // GLU before the products; NULL: none
+    const struct ggml_tensor *x;            // the columns, before the norm
+    const struct ggml_tensor *in;           // the columns, after the norm
     const struct ggml_tensor *mm[MV_PARTS];
     int n_mm;
     const struct ggml_tensor *glu, *sum, *other; // gate of two products; or ADD of one product, and its other source
@@ -106,18 +109,24 @@ static const struct ggml_tensor *node_at(const struct ggml_cgraph *graph, int i,
     return node != NULL && node->op == op && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 ? node : NULL;
 }
 
-static bool is_row(const struct ggml_tensor *t) { // whether t is one contiguous row of f32
-    return t->type == GGML_TYPE_F32 && t->ne[0] > 0 && ggml_nrows(t) == 1 && ggml_is_contiguous(t) && t->data != NULL;
+// Returns whether t is n contiguous rows of f32. A row is a column of a product.
+static bool has_rows(const struct ggml_tensor *t, int64_t n) {
+    return t->type == GGML_TYPE_F32 && t->ne[0] > 0 && t->ne[1] == n && ggml_nrows(t) == n && ggml_is_contiguous(t) &&
+           t->data != NULL;
+}
+static bool is_row(const struct ggml_tensor *t) {
+    return has_rows(t, 1);
 }
 
-// Matches RMS_NORM and MUL of one row at nodes i and i + 1. Fills c and returns the MUL. Returns NULL if there is no match.
+// Matches RMS_NORM and MUL by one row at nodes i and i + 1. Fills c and returns the MUL. Returns NULL if there is no match.
 static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i, struct chain *c) {
     const struct ggml_tensor *norm = node_at(graph, i, GGML_OP_RMS_NORM), *mul = node_at(graph, i + 1, GGML_OP_MUL);
-    if (norm == NULL || mul == NULL || !cuda_is_used_once(graph, norm) || norm->ne[0] > MV_NORM_MAX) {
+    if (norm == NULL || mul == NULL || !cuda_is_used_once(graph, norm) || (norm->ne[1] == 1 && norm->ne[0] > MV_NORM_MAX)) {
         return NULL;
     }
     const struct ggml_tensor *scale = cuda_other_source(mul, norm);
-    if (scale == NULL || !is_row(norm->src[0]) || !is_row(mul) || !is_row(scale) || scale->ne[0] != mul->ne[0]) {
+    const int64_t n = norm->ne[1];
+    if (scale == NULL || !has_rows(norm->src[0], n) || !has_rows(mul, n) || !is_row(scale) || scale->ne[0] != mul->ne[0]) {
         return NULL;
     }
     c->norm = norm;
@@ -126,25 +135,52 @@ static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i,
     return mul;
 }
 
+static bool is_gate(const struct ggml_tensor *glu) {
+    return glu->op_params[0] == GGML_GLU_OP_SWIGLU || glu->op_params[0] == GGML_GLU_OP_GEGLU;
+}
+
+// Matches a GLU of two sources at node i. Fills c and returns the GLU. Returns NULL if there is no match.
+static const struct ggml_tensor *gate_at(const struct ggml_cgraph *graph, int i, struct chain *c) {
+    const struct ggml_tensor *glu = node_at(graph, i, GGML_OP_GLU);
+    if (glu == NULL || glu->src[1] == NULL || !is_gate(glu) || glu->ne[1] <= CUDA_FEW_MAX) {
+        return NULL;
+    }
+    const int64_t n = glu->ne[1];
+    if (!has_rows(glu, n) || !has_rows(glu->src[0], n) || !has_rows(glu->src[1], n) || glu->src[0]->ne[0] != glu->ne[0]) {
+        return NULL;
+    }
+    c->gate = glu;
+    c->x = glu->src[0];
+    return glu;
+}
+
+// Returns whether a kernel that supports chains computes the product.
+static bool is_chain_product(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *mm) {
+    return cuda_is_vector(dev, t, mm) || cuda_is_few(dev, t, mm) || cuda_is_mid(dev, t, mm);
+}
+
 static bool chain_accepts(
     const struct cuda_device *dev, const struct ggml_cgraph *graph, const struct chain *c, const struct ggml_tensor *mm) {
     const struct ggml_tensor *w = mm->src[0], *first = c->n_mm > 0 ? c->mm[0]->src[0] : w;
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
-    return t != NULL && cuda_supports_op(dev, mm) && cuda_is_vector(dev, t, mm) && is_row(mm) && is_row(mm->src[1]) &&
+    const int64_t n = mm->src[1]->ne[1];
+    return t != NULL && cuda_supports_op(dev, mm) && is_chain_product(dev, t, mm) && has_rows(mm, n) && has_rows(mm->src[1], n) &&
            ggml_nrows(w) == w->ne[1] && cuda_is_const(graph, w) && w->type == first->type && w->nb[1] == first->nb[1];
 }
 
 // Adds node i, which follows the products, to the chain if it is a gate of two products or an ADD of one product.
-static void chain_extend(const struct ggml_cgraph *graph, int i, struct chain *c) {
+static void chain_extend(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i, struct chain *c) {
+    const int64_t n = c->mm[0]->ne[1];
     const struct ggml_tensor *glu = node_at(graph, i, GGML_OP_GLU), *sum = node_at(graph, i, GGML_OP_ADD);
-    if (c->n_mm == 2 && glu != NULL && is_row(glu) && cuda_is_used_once(graph, c->mm[0]) && cuda_is_used_once(graph, c->mm[1]) &&
-        (glu->op_params[0] == GGML_GLU_OP_SWIGLU || glu->op_params[0] == GGML_GLU_OP_GEGLU) &&
+    const bool can_gate = !cuda_is_mid(dev, cuda_mm_type(c->mm[0]->src[0]->type), c->mm[0]);
+    if (c->n_mm == 2 && can_gate && glu != NULL && has_rows(glu, n) && cuda_is_used_once(graph, c->mm[0]) &&
+        cuda_is_used_once(graph, c->mm[1]) && is_gate(glu) &&
         ((glu->src[0] == c->mm[0] && glu->src[1] == c->mm[1]) || (glu->src[0] == c->mm[1] && glu->src[1] == c->mm[0]))) {
         c->glu = glu;
         c->n++;
-    } else if (c->n_mm == 1 && sum != NULL && is_row(sum) && cuda_is_used_once(graph, c->mm[0])) {
+    } else if (c->n_mm == 1 && sum != NULL && has_rows(sum, n) && cuda_is_used_once(graph, c->mm[0])) {
         const struct ggml_tensor *other = cuda_other_source(sum, c->mm[0]);
-        if (other != NULL && is_row(other) && other->ne[0] == sum->ne[0]) {
+        if (other != NULL && (is_row(other) || has_rows(other, n)) && other->ne[0] == sum->ne[0]) {
             c->sum = sum;
             c->other = other;
             c->n++;
@@ -159,14 +195,15 @@ static const struct ggml_tensor *first_result(const struct chain *c) {
     return c->sum != NULL ? c->sum : c->mm[0];
 }
 
-// Returns whether the chain may write its results while other threads still read: no result overlaps another result, the column
-// or the weights of the norm, and a result overlaps the other source of ADD only if each thread reads an element just before it
+// Returns whether the chain may write its results while other threads still read: no result overlaps another result, nor, with one
+// column, the column or the weights of the norm (more columns are read by an earlier launch), and a result overlaps the other source of ADD only if each thread reads an element just before it
 // writes that element.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *out[MV_PARTS] = {first_result(c), c->mm[1], c->mm[2]};
     const int n_out = c->glu != NULL ? 1 : c->n_mm;
     for (int i = 0; i < n_out; i++) {
-        if (cuda_overlap(out[i], c->x) || (c->scale != NULL && cuda_overlap(out[i], c->scale)) ||
+        const bool is_one = c->x->ne[1] == 1;
+        if ((is_one && (cuda_overlap(out[i], c->x) || (c->scale != NULL && cuda_overlap(out[i], c->scale)))) ||
             (c->other != NULL && !cuda_may_write_over(out[i], c->other))) {
             return false;
         }
@@ -184,20 +221,25 @@ static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cg
     struct chain c = {0};
     const struct ggml_tensor *in = norm_at(graph, i, &c), *mm;
     c.n = in != NULL ? 2 : 0;
+    if (in == NULL && (in = gate_at(graph, i, &c)) != NULL) {
+        c.n = 1;
+    }
     while (c.n_mm < MV_PARTS && (mm = node_at(graph, i + c.n, GGML_OP_MUL_MAT)) != NULL && (in == NULL || mm->src[1] == in) &&
            chain_accepts(dev, graph, &c, mm)) {
         in = mm->src[1];
         c.mm[c.n_mm++] = mm;
         c.n++;
     }
-    if (c.n_mm == 0 || (c.norm != NULL && cuda_n_uses(graph, in) != c.n_mm)) {
+    const bool is_fused = c.norm != NULL || c.gate != NULL; // the result of the norm or of the gate is not written
+    if (c.n_mm == 0 || (is_fused && cuda_n_uses(graph, in) != c.n_mm)) {
         c.n = 0;
         return c;
     }
-    if (c.norm == NULL) {
+    c.in = in;
+    if (!is_fused) {
         c.x = in;
     }
-    chain_extend(graph, i + c.n, &c);
+    chain_extend(dev, graph, i + c.n, &c);
     if (c.n < 2 || !may_write(&c)) {
         c.n = 0;
     }
@@ -206,12 +248,78 @@ static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cg
 
 static int chain_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
     const enum ggml_op op = graph->nodes[i]->op;
-    return op == GGML_OP_RMS_NORM || op == GGML_OP_MUL_MAT ? chain_at(dev, graph, i).n : 0;
+    return op == GGML_OP_RMS_NORM || op == GGML_OP_MUL_MAT || op == GGML_OP_GLU ? chain_at(dev, graph, i).n : 0;
+}
+
+static enum mv_glu glu_of(const struct ggml_tensor *glu) {
+    if (glu == NULL) {
+        return MV_GLU_NONE;
+    }
+    return glu->op_params[0] == GGML_GLU_OP_SWIGLU ? MV_GLU_SWIGLU : MV_GLU_GEGLU;
+}
+
+// Sets the weights, the results and the rows of the products. With a gate, the gate's product comes first.
+static void chain_parts(const struct chain *c, const char **w, float **y, int *m) {
+    const bool swapped = c->glu != NULL && c->glu->src[0] != c->mm[0];
+    for (int j = 0; j < c->n_mm; j++) {
+        w[swapped ? !j : j] = c->mm[j]->src[0]->data;
+        y[j] = c->mm[j]->data;
+        m[j] = (int) c->mm[j]->src[0]->ne[1];
+    }
+    y[0] = first_result(c)->data;
+}
+
+static int64_t add_col(const struct chain *c) { // floats from one column of c->other to the next; 0: all columns are the same
+    return c->other != NULL && c->other->ne[1] > 1 ? c->other->ne[0] : 0;
+}
+
+// Runs a chain of several columns.
+static enum ggml_status chain_run_many(struct cuda_run *r, const struct chain *c) {
+    const struct cuda_mm_type *t = cuda_mm_type(c->mm[0]->src[0]->type);
+    const struct cuda_source source = {.x = c->x,
+        .as = c->in,
+        .norm = c->scale != NULL ? c->scale->data : NULL,
+        .eps = c->norm != NULL ? param_f32(c->norm, 0) : 0.0f,
+        .glu = glu_of(c->gate),
+        .x2 = c->gate != NULL ? c->gate->src[1] : NULL};
+    const float *add = c->other != NULL ? c->other->data : NULL;
+    few_args a = {.n_parts = c->n_mm,
+        .add = add,
+        .add_col = add_col(c),
+        .w_row = (int64_t) c->mm[0]->src[0]->nb[1],
+        .glu = (int) glu_of(c->glu),
+        .w_const = 1};
+    chain_parts(c, a.w, a.y, a.m);
+    for (int j = 0; j < c->n_mm; j++) {
+        a.y_col[j] = a.m[j];
+    }
+    if (cuda_is_few(r->dev, t, c->mm[0])) {
+        return cuda_few(r, t, &a, &source);
+    }
+    mma_args b = {.w = a.w[0],
+        .y = a.y[0],
+        .m = a.m[0],
+        .y_col = a.y_col[0],
+        .w_row = a.w_row,
+        .n_more = c->n_mm - 1,
+        .add = add,
+        .add_col = a.add_col,
+        .w_const = 1};
+    for (int j = 1; j < c->n_mm; j++) {
+        b.w_more[j - 1] = a.w[j];
+        b.y_more[j - 1] = a.y[j];
+        b.m_more[j - 1] = a.m[j];
+        b.y_col_more[j - 1] = a.y_col[j];
+    }
+    return cuda_mid(r, t, &b, c->mm[0], &source);
 }
 
 static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
     const struct chain c = chain_at(r->dev, graph, i);
     (void) n;
+    if (c.x->ne[1] > 1) {
+        return chain_run_many(r, &c);
+    }
     mv_args a = {.n_parts = c.n_mm,
         .x = c.x->data,
         .norm = c.scale != NULL ? c.scale->data : NULL,
@@ -222,25 +330,14 @@ static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *
         .ne2 = 1,
         .r2 = 1,
         .r3 = 1,
+        .glu = (int) glu_of(c.glu),
         .w_const = 1};
-    for (int j = 0; j < c.n_mm; j++) {
-        const struct ggml_tensor *mm = c.mm[j];
-        a.w[j] = mm->src[0]->data;
-        a.y[j] = mm->data;
-        a.m[j] = (int) mm->src[0]->ne[1];
-    }
-    if (c.glu != NULL) {
-        const bool swapped = c.glu->src[0] != c.mm[0];
-        a.glu = c.glu->op_params[0] == GGML_GLU_OP_SWIGLU ? MV_GLU_SWIGLU : MV_GLU_GEGLU;
-        a.w[0] = c.mm[swapped]->src[0]->data;
-        a.w[1] = c.mm[!swapped]->src[0]->data;
-    }
-    a.y[0] = first_result(&c)->data;
+    chain_parts(&c, a.w, a.y, a.m);
     return cuda_mv(r, cuda_mm_type(c.mm[0]->src[0]->type), &a, 1);
 }
 
 const struct cuda_fusion cuda_fusion_mv = {
-    .name = "products of one column with norm, sum or gate", .match = chain_match, .run = chain_run};
+    .name = "products of a few columns with norm, sum or gate", .match = chain_match, .run = chain_run};
 
 // ---- order ----
 
