@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // few90.cuh: products with 2 to 16 columns on sm_90a, at the speed of memory. Terms, and the layout of the columns: few_args.h.
 //
-// A block loops over tiles of 16 rows. Four warps copy the steps of the tiles into a ring in shared memory. The 16 other warps form
+// A block loops over tiles of 16 rows. Two warps copy the steps of the tiles into a ring in shared memory. 16 warps form
 // two groups, which multiply the steps in turn, one chunk per warp. At the end of a tile, the sums of the warps are added. Block
 // formats are multiplied with columns in 8 bits, dense weights with columns in f16 or bf16, both on tensor cores.
 // If the columns do not fit into shared memory, they are divided into parts. The block processes FEW_BATCH of its tiles at a time,
@@ -280,14 +280,14 @@ struct few_bars {
     LANE uint32_t columns(int step) const {
         return base + 16 * (FEW_STAGES + FEW_PLACES) + 8 + 8 * step;
     }
-    LANE void init(const few_args &a, int n_blocks) const {
+    LANE void init(const few_args &a) const {
         for (int i = 0; i < a.n_stages; i++) {
             bar_init(full(i), FEW_COPIERS);
             bar_init(empty(i), FEW_CHUNKS);
         }
         for (int i = 0; i < FEW_PLACES; i++) {
             bar_init(stored(i), FEW_WARPS);
-            bar_init(is_free(i), n_blocks);
+            bar_init(is_free(i), 1);
         }
         bar_init(round_done(), FEW_WARPS);
         for (int i = 0; i < a.part_steps; i++) {
@@ -351,9 +351,9 @@ template <class T> LANE void few_copy_columns(const few_args &a, const few_work<
     }
 }
 
-// Copies a quarter of the rows of all tiles. Called by one thread of each of FEW_COPIERS warps. Units are the steps of all tiles in
+// Copies a share of the rows of all tiles. Called by one thread of each of FEW_COPIERS warps. Units are the steps of all tiles in
 // order. A single warp could not issue the copies fast enough.
-template <class T> LANE void few_produce(const few_args &a, const few_work<T> &w, int quarter) {
+template <class T> LANE void few_produce(const few_args &a, const few_work<T> &w, int share) {
     enum { ROWS = FEW_ROWS / FEW_COPIERS };
     const int row_bytes = (int) ((int64_t) a.k * T::ROW_BYTES / T::CH);
     if (!a.w_const && a.wait) {
@@ -370,7 +370,7 @@ template <class T> LANE void few_produce(const few_args &a, const few_work<T> &w
             const char *row[ROWS];
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
-                row[r] = tile.at(a, quarter * ROWS + r) + part * a.part_steps * T::STEP_BYTES;
+                row[r] = tile.at(a, share * ROWS + r) + part * a.part_steps * T::STEP_BYTES;
             }
             for (int s = 0; s < w.steps_of(a, part); s++) {
                 const int from = (part * a.part_steps + s) * T::STEP_BYTES;
@@ -382,7 +382,7 @@ template <class T> LANE void few_produce(const few_args &a, const few_work<T> &w
                     n_copied++;
                 }
                 bar_expect(bar, ROWS * size);
-                const uint32_t to = w.bars.base + w.ring_off + stage * few_work<T>::STAGE + quarter * ROWS * T::PITCH;
+                const uint32_t to = w.bars.base + w.ring_off + stage * few_work<T>::STAGE + share * ROWS * T::PITCH;
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
                     bulk_copy(to + r * T::PITCH, row[r], size, bar);
@@ -392,7 +392,7 @@ template <class T> LANE void few_produce(const few_args &a, const few_work<T> &w
                     stage = 0, lap ^= 1;
                 }
                 // The columns follow as soon as the ring is full.
-                if (++unit == min(n_units, a.n_stages) && quarter == 0) {
+                if (++unit == min(n_units, a.n_stages) && share == 0) {
                     few_copy_columns<T>(a, w, round);
                 }
             }
@@ -432,16 +432,37 @@ LANE void few_finish(
     tile.store(a, v, 8 * b, lane / 4, lane % 4);
 }
 
+// One of the FEW_PLACES warps that add the sums of tiles: the warp of a place. Tile i of each round is in
+// place i % FEW_PLACES, so that one warp adds all parts of a tile.
+template <class T> LANE void few_finish_all(const few_args &a, const few_work<T> &w, char *smem, int place, int lane) {
+    const float4 *red = reinterpret_cast<const float4 *>(smem + FEW_HEAD) + place * FEW_WARPS * T::NB * 32;
+    float4 *kept = reinterpret_cast<float4 *>(smem + w.kept_off);
+    if (a.wait) { // few_finish reads results of earlier kernels
+        wait_for_previous();
+    }
+    uint32_t lap = 0;
+    for (int round = 0; round < w.n_rounds; round++) {
+        for (int i = place; i < w.tiles_of(round); i += FEW_PLACES) {
+            bar_wait(w.bars.stored(place), lap);
+            for (int b = 0; b < T::NB; b++) {
+                few_finish<T>(a, w, red, kept, i, b, round, lane);
+            }
+            __syncwarp();
+            if (lane == 0) {
+                bar_arrive(w.bars.is_free(place));
+            }
+            lap ^= 1;
+        }
+    }
+}
+
 template <class T> LANE void few_multiply(const few_args &a, const few_work<T> &w, char *smem, int warp, int lane) {
     few_lane<T::NB> l;
     l.init(lane, w.n);
     const int group = warp / FEW_CHUNKS, c = warp % FEW_CHUNKS;
-    float4 *red = reinterpret_cast<float4 *>(smem + FEW_HEAD), *kept = reinterpret_cast<float4 *>(smem + w.kept_off);
-    if (a.wait) { // few_finish reads results of earlier kernels
-        wait_for_previous();
-    }
-    int stage = 0, place = 0, turn = 0;
-    uint32_t lap = 0, place_lap = 0;
+    float4 *red = reinterpret_cast<float4 *>(smem + FEW_HEAD);
+    int stage = 0, turn = 0;
+    uint32_t lap = 0, place_laps = 0; // place_laps: one bit per place
     for (int round = 0; round < w.n_rounds; round++) {
         const int part = round % w.n_parts, n_steps = w.steps_of(a, part);
         for (int i = 0; i < w.tiles_of(round); i++) {
@@ -469,7 +490,8 @@ template <class T> LANE void few_multiply(const few_args &a, const few_work<T> &
                     stage = 0, lap ^= 1;
                 }
             }
-            bar_wait(w.bars.is_free(place), place_lap ^ 1);
+            const int place = i % FEW_PLACES;
+            bar_wait(w.bars.is_free(place), ~place_laps >> place & 1);
 #pragma unroll
             for (int b = 0; b < T::NB; b++) {
                 red[((place * FEW_WARPS + warp) * T::NB + b) * 32 + lane] =
@@ -479,18 +501,7 @@ template <class T> LANE void few_multiply(const few_args &a, const few_work<T> &
             if (lane == 0) {
                 bar_arrive(w.bars.stored(place));
             }
-            const int b = (warp - i * T::NB) & (FEW_WARPS - 1); // the warps take turns to add the sums
-            if (b < T::NB) {
-                bar_wait(w.bars.stored(place), place_lap);
-                few_finish<T>(a, w, red + place * FEW_WARPS * T::NB * 32, kept, i, b, round, lane);
-                __syncwarp();
-                if (lane == 0) {
-                    bar_arrive(w.bars.is_free(place));
-                }
-            }
-            if (++place == FEW_PLACES) {
-                place = 0, place_lap ^= 1;
-            }
+            place_laps ^= 1u << place;
         }
         if (lane == 0) {
             bar_arrive(w.bars.round_done());
@@ -505,15 +516,15 @@ template <class T> LANE void few(const few_args &a) {
     few_work<T> w;
     w.init(a, smem);
     if (threadIdx.x == 0) {
-        w.bars.init(a, T::NB);
+        w.bars.init(a);
     }
     __syncthreads();
-    if (warp >= FEW_WARPS) {
-        if (lane == 0) {
-            few_produce<T>(a, w, warp - FEW_WARPS);
-        }
-    } else {
+    if (warp < FEW_WARPS) {
         few_multiply<T>(a, w, smem, warp, lane);
+    } else if (warp < FEW_WARPS + FEW_PLACES) {
+        few_finish_all<T>(a, w, smem, warp - FEW_WARPS, lane);
+    } else if (lane == 0) {
+        few_produce<T>(a, w, warp - FEW_WARPS - FEW_PLACES);
     }
 }
 
@@ -523,8 +534,7 @@ template <class T> LANE void few(const few_args &a) {
 #    define FEW90(type, a)
 #endif
 #define FEW90_KERNEL(name, type) \
-    extern "C" __global__ void __launch_bounds__((FEW_WARPS + FEW_COPIERS) * 32, 1) \
-        few90_##name(const __grid_constant__ few_args a) { \
+    extern "C" __global__ void __launch_bounds__(FEW_THREADS, 1) few90_##name(const __grid_constant__ few_args a) { \
         FEW90(type, a); \
     }
 // Kernels for up to 8 and up to 16 columns.

@@ -10,10 +10,10 @@
 // 256 elements of a block format or 64 elements of dense weights. FEW_WARPS: warps that multiply.
 // FEW_COPIERS: warps that copy. FEW_STAGES: largest number of steps in shared memory at the same time. FEW_STEPS: largest number of steps of the columns in shared memory.
 // FEW_BATCH: tiles that a block processes at a time, if the columns do not fit into shared memory.
-enum { FEW_ROWS = 16, FEW_CHUNKS = 8, FEW_WARPS = 16, FEW_COPIERS = 4, FEW_STAGES = 8, FEW_STEPS = 64, FEW_BATCH = 8 };
+enum { FEW_ROWS = 16, FEW_CHUNKS = 8, FEW_WARPS = 16, FEW_COPIERS = 2, FEW_STAGES = 8, FEW_STEPS = 64, FEW_BATCH = 8 };
 // FEW_HEAD: bytes of shared memory for barriers. FEW_FIXED: bytes for barriers and for the sums of tiles. FEW_PLACES: tiles whose
-// sums are in shared memory at the same time. nb: groups of 8 columns: 1 or 2.
-enum { FEW_HEAD = 1024, FEW_PLACES = 2 };
+// sums are in shared memory at the same time; each place has a warp that adds the sums. nb: groups of 8 columns: 1 or 2.
+enum { FEW_HEAD = 1024, FEW_PLACES = 2, FEW_THREADS = (FEW_WARPS + FEW_PLACES + FEW_COPIERS) * 32 };
 #define FEW_FIXED(nb) (FEW_HEAD + FEW_PLACES * FEW_WARPS * 512 * (nb))
 
 // Layout of the converted columns: one record per chunk. n: number of columns. With dense weights and residuals, n counts the

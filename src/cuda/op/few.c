@@ -131,5 +131,5 @@ enum ggml_status cuda_few(struct cuda_run *r, const struct cuda_mm_type *t, few_
     const struct few_shape s = shape_of(r->traits, t, a->k, a->n);
     a->part_steps = (int) s.part_steps;
     a->n_stages = (int) s.n_stages;
-    return cuda_launch_one(r, t->few[a->n > 8], cuda_grid(n_blocks, 1, 1, (FEW_WARPS + FEW_COPIERS) * 32, s.shared_size), a);
+    return cuda_launch_one(r, t->few[a->n > 8], cuda_grid(n_blocks, 1, 1, FEW_THREADS, s.shared_size), a);
 }
