@@ -81,7 +81,8 @@ static __attribute__((noinline)) void x_block_nvfp4(char *to, const void *const 
             const struct q32 q = cell_nvfp4(row[r], g / 2);
             v[r] = g % 2 == 0 ? q.lo : q.hi;
         }
-        vst1q_f32((float *) (void *) to, (float32x4_t){d[0][g], d[1][g], d[2][g], d[3][g]});
+        const float32x4_t scales = {d[0][g], d[1][g], d[2][g], d[3][g]};
+        vst1q_f32((float *) (void *) to, scales);
         x_lines16(to + X_HEAD_32(0) * X_LINE, v);
     }
 }
