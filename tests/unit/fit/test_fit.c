@@ -91,10 +91,11 @@ static void test_largest(void **state) {
     struct fit_question q = question_new(5 * MIB);
     const struct fit_answer a = answer_find(&q);
     assert_true(a.fits && a.ctx_limit == FIT_MEMORY && a.ctx_full == FIT_ALL);
-    q.model.n_ctx = a.n_ctx; // with this batch, one more position does not fit
+    q.model.n_ctx = a.n_ctx; // one more position does not fit; a batch of the whole context grows with it
     q.model.n_batch = a.n_batch;
     assert_true(answer_find(&q).fits);
     q.model.n_ctx++;
+    q.model.n_batch += a.batch_limit == FIT_CONTEXT;
     assert_false(answer_find(&q).fits);
     berth_free(q.limits.items);
 
