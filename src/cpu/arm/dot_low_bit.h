@@ -154,7 +154,7 @@ UNPACK_INLINE float32x4_t add_q2_0(float32x4_t sums, const int8x16_t *v, float32
 }
 
 UNPACK_INLINE float32x4_t row_nvfp4(const block_nvfp4 *x, int8x16_t *v) {
-    const struct q32 a = unpack_table(table_mxfp4, x->qs), b = unpack_table(table_mxfp4, x->qs + 16);
+    const struct q32 a = q32_table(table_mxfp4, vld1q_u8(x->qs)), b = q32_table(table_mxfp4, vld1q_u8(x->qs + 16));
     v[0] = a.lo;
     v[1] = a.hi;
     v[2] = b.lo;

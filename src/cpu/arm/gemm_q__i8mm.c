@@ -15,7 +15,7 @@
 #define PY (NC / 2) // pairs of columns in a tile
 #define PN (NR / 2) // pairs of columns in a panel
 
-#define UNROLL _Pragma("GCC unroll 4")
+#define UNROLL _Pragma("GCC unroll 8")
 #define EACH_PAIR UNROLL for (int p = 0; p < np; p++) UNROLL for (int q = 0; q < nq; q++)
 
 // ---- lines ----
@@ -212,107 +212,272 @@ RUN(k16, QK_K, Y_HEAD_256(16, 0), run_256, 16, false)
 RUN(k16_min, QK_K, Y_HEAD_256(16, 1), run_256, 16, true)
 
 // ---- rows that are not packed into panels (kernels.h: cpu_gemm_rows) ----
-// A block of all rows is unpacked to `lines`, in the layout of a panel, and multiplied with all columns before the next block is
-// unpacked. The float operations of a sum are those of run_32 and run_256, so results do not depend on the number of columns.
-// Blocks of 32 are inlined and stay in registers. Blocks of 256 are unpacked to the L1 cache.
+// Four rows at a time, as two pairs. A part of a block is unpacked to registers and multiplied with all columns. The float operations
+// of a sum are those of run_32 and run_256, so results do not depend on the number of columns.
 
-// x_block: x_block_<type> (panel_q.h). x_size: bytes of a block. `add`: adds a block of `lines` to `sum`.
-#define ROWS_BODY(n_block, x_head, y_head, x_block, x_size, ADD) \
-    const char *row[PX][GROUP]; \
+#define PAIRS 2
+#define EACH_PAIR_OF(n) UNROLL for (int p = 0; p < PAIRS; p++) UNROLL for (int q = 0; q < (n); q++)
+
+// The blocks of a pair of rows.
+struct pair {
+    const char *a, *b;
+};
+
+// Blocks of 32: prefetches a later line of each row. At the end of a row, the row that follows 2 * PAIRS rows later is next.
+UNPACK_INLINE void rows_prefetch_32(const struct pair *at, size_t size, int64_t n_left, size_t bx) {
+    const size_t ahead = AHEAD + (n_left * (int64_t) size <= AHEAD ? (2 * PAIRS - 1) * bx : 0);
+    for (int p = 0; p < PAIRS; p++) {
+        __builtin_prefetch(at[p].a + ahead, 0, 3);
+        __builtin_prefetch(at[p].b + ahead, 0, 3);
+    }
+}
+
+// Blocks of 256: prefetches the share of one block of the next 2 * PAIRS rows, in the order of their addresses. With blocks of 32, this
+// takes twice as long.
+UNPACK_INLINE void rows_prefetch_256(const char *next, size_t size) {
+    for (size_t line = 0; line < 2 * PAIRS * size; line += 64) {
+        __builtin_prefetch(next + line, 0, 3);
+    }
+}
+
+#define ROWS_ARGS int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, const char *y, int ny, const int nq
+#define ROWS_START(n_block, y_head) \
+    struct pair at[PAIRS]; \
     float32x4_t sum[PX][PN]; \
-    char lines[((x_head) + LINES(n_block)) * X_LINE] __attribute__((aligned(64))); \
-    struct block_at at = {lines, {y, y + Y_TILE(n_block, y_head)}}; \
-    for (int p = 0; p < np; p++) { \
-        row[p][0] = x + (size_t) (2 * p) * bx; \
-        row[p][1] = row[p][0] + bx; \
+    struct block_at column = {NULL, {y, y + Y_TILE(n_block, y_head)}}; \
+    UNROLL for (int p = 0; p < PAIRS; p++) { \
+        at[p] = (struct pair){x + (size_t) (2 * p) * bx, x + (size_t) (2 * p + 1) * bx}; \
     } \
-    ZERO_SUM \
-    for (int64_t i = 0; i < n / (n_block); i++) { \
-        for (int p = 0; p < np; p++) { \
-            x_block(lines + p * 16, (const void *const *) row[p]); \
-            row[p][0] += x_size; \
-            row[p][1] += x_size; \
+    EACH_PAIR_OF(nq) { \
+        sum[p][q] = vdupq_n_f32(0.0f); \
+    }
+#define ROWS_NEXT(n_block, y_head, size) \
+    UNROLL for (int p = 0; p < PAIRS; p++) { \
+        at[p].a += size; \
+        at[p].b += size; \
+    } \
+    column.y[0] += Y_PANEL(n_block, y_head); \
+    column.y[1] += Y_PANEL(n_block, y_head);
+
+// Adds to t the products of n lines of each pair of rows, v[p], with lines y_line ... of the columns.
+#define MULTIPLY(t, v, n, y_line) \
+    UNROLL for (int i = 0; i < (n); i++) { \
+        int8x16_t b[PN]; \
+        UNROLL for (int q = 0; q < nq; q++) { \
+            b[q] = s8_at(y_at(&column, (y_line) + i, q)); \
         } \
-        ADD; \
-        at.y[0] += Y_PANEL(n_block, y_head); \
-        at.y[1] += Y_PANEL(n_block, y_head); \
+        EACH_PAIR_OF(nq) { \
+            t[p][q] = vmmlaq_s32(t[p][q], b[q], (v)[p][i]); \
+        } \
+    }
+
+#define ROWS_32(type, has_min, mins_of) \
+    UNPACK_INLINE void tile_##type(ROWS_ARGS) { \
+        ROWS_START(32, Y_HEAD_32(has_min)) \
+        for (int64_t i = n / 32; i > 0; i--) { \
+            int32x4_t t[PX][PN]; \
+            int8x16_t v[PAIRS][4]; \
+            float32x4_t d[PAIRS], m[PAIRS]; \
+            UNROLL for (int p = 0; p < PAIRS; p++) { \
+                const block_##type *r0 = (const void *) at[p].a, *r1 = (const void *) at[p].b; \
+                UNROLL for (int half = 0; half < 2; half++) { \
+                    const struct q32 both = q32_##type(&(struct source){r0, r1, half}); \
+                    v[p][half] = both.lo; \
+                    v[p][2 + half] = both.hi; \
+                } \
+                d[p] = scales_##type(r0, r1, r0, r1); \
+                m[p] = mins_of(r0, r1, r0, r1); \
+            } \
+            rows_prefetch_32(at, sizeof(block_##type), i, bx); \
+            EACH_PAIR_OF(nq) { \
+                t[p][q] = zeros(); \
+            } \
+            MULTIPLY(t, v, 4, Y_HEAD_32(has_min)) \
+            EACH_PAIR_OF(nq) { \
+                const float32x4_t scale = vmulq_f32(d[p], f32_at(y_at(&column, 0, q))); \
+                sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(t[p][q]), scale); \
+                if (has_min) { \
+                    sum[p][q] = vfmaq_f32(sum[p][q], m[p], f32_at(y_at(&column, 1, q))); \
+                } \
+            } \
+            ROWS_NEXT(32, Y_HEAD_32(has_min), sizeof(block_##type)) \
+        } \
+        store(sum, s, ld_s, PAIRS, nq, 2 * PAIRS, ny); \
     } \
-    store(sum, s, ld_s, np, nq, 2 * np, ny);
+    ROWS_OF(type)
 
-// With at most 4 columns, all MR rows at a time; with more, 4 rows at a time.
-#define ROWS_HALVES(call, nq, ...) \
-    for (int r = 0; r < MR; r += 4) { \
-        call(n, s + r, ld_s, (const char *) vx + (size_t) r * bx, bx, vy, ny, 2, nq, __VA_ARGS__); \
+// All column counts of a type.
+#define ROWS_OF(type) \
+    static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
+        for (int r = 0; r < MR; r += 2 * PAIRS) { \
+            const char *x = (const char *) vx + (size_t) r * bx; \
+            switch ((ny + 1) / 2) { \
+                case 1: tile_##type(n, s + r, ld_s, x, bx, vy, ny, 1); break; \
+                case 2: tile_##type(n, s + r, ld_s, x, bx, vy, ny, 2); break; \
+                case 3: tile_##type(n, s + r, ld_s, x, bx, vy, ny, 3); break; \
+                default: tile_##type(n, s + r, ld_s, x, bx, vy, ny, 4); break; \
+            } \
+        } \
     }
-#define ROWS_SWITCH(call, ...) \
-    switch ((ny + 1) / 2) { \
-        case 1: call(n, s, ld_s, vx, bx, vy, ny, 4, 1, __VA_ARGS__); break; \
-        case 2: call(n, s, ld_s, vx, bx, vy, ny, 4, 2, __VA_ARGS__); break; \
-        case 3: ROWS_HALVES(call, 3, __VA_ARGS__) break; \
-        default: ROWS_HALVES(call, 4, __VA_ARGS__) break; \
-    }
-#define ROWS_PART_ARGS \
-    int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, const char *y, int ny, const int np, const int nq
+ROWS_32(q8_0, false, NO_MINS)
+ROWS_32(q4_0, false, NO_MINS)
+ROWS_32(q5_0, false, NO_MINS)
+ROWS_32(iq4_nl, false, NO_MINS)
+ROWS_32(mxfp4, false, NO_MINS)
+ROWS_32(q4_1, true, mins_q4_1)
+ROWS_32(q5_1, true, mins_q5_1)
 
-#define ROWS_32(type, has_min) \
-    UNPACK_INLINE void part_##type(ROWS_PART_ARGS, const bool with_min) { \
-        ROWS_BODY(32, X_HEAD_32(with_min), Y_HEAD_32(with_min), x_block_##type, sizeof(block_##type), \
-            add_32(sum, &at, np, nq, 32, with_min)) \
+// Byte indices that move the scale of run r of both rows to the upper bytes of {a, b, a, b}. Index 255 gives 0.
+#define RUN_INDEX(r) \
+    { 255, 255, 255, r, 255, 255, 255, r + 8, 255, 255, 255, r, 255, 255, 255, r + 8 }
+static const uint8_t run_index[8][16] = {
+    RUN_INDEX(0), RUN_INDEX(1), RUN_INDEX(2), RUN_INDEX(3), RUN_INDEX(4), RUN_INDEX(5), RUN_INDEX(6), RUN_INDEX(7)};
+
+UNPACK_INLINE int32x4_t run_scale(int8x16_t scales, int r) {
+    return vshrq_n_s32(vreinterpretq_s32_s8(vqtbl1q_s8(scales, vld1q_u8(run_index[r]))), 24);
+}
+
+// half 0 or 1: 8 bytes of each of a and b.
+UNPACK_INLINE int8x16_t both_halves(int8x16_t a, int8x16_t b, const int half) {
+    const uint64x2_t x = vreinterpretq_u64_s8(a), y = vreinterpretq_u64_s8(b);
+    return vreinterpretq_s8_u64(half == 0 ? vzip1q_u64(x, y) : vzip2q_u64(x, y));
+}
+
+// Adds the products of the minima with the sums of the runs.
+#define ADD_MINS(n_runs, d_of) \
+    UNROLL for (int p = 0; p < PAIRS; p++) { \
+        const float32x4_t dmin = d_of(r0[p], r1[p], r0[p], r1[p]); \
+        UNROLL for (int q = 0; q < nq; q++) { \
+            int32x4_t t = zeros(); \
+            UNROLL for (int i = 0; i < LINES(n_runs); i++) { \
+                t = vmmlaq_s32(t, s8_at(y_at(&column, 1 + i, q)), both_halves(head[p][0].mins, head[p][1].mins, i)); \
+            } \
+            t = vshlq_n_s32(t, 7); \
+            UNROLL for (int i = 0; i < LINES(n_runs); i++) { \
+                t = vmmlaq_s32( \
+                    t, s8_at(y_at(&column, 1 + LINES(n_runs) + i, q)), both_halves(head[p][0].mins, head[p][1].mins, i)); \
+            } \
+            const float32x4_t d = vmulq_f32(dmin, f32_at(y_at(&column, 0, q))); \
+            sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(t), d); \
+        } \
+    }
+#define NO_ADD_MINS(n_runs, d_of)
+
+// Part j has 4 groups of 16 elements of each row, 8 lines. group(j, i): index of group i in the block.
+#define ROWS_256(type, n_runs, group, has_min, add_mins, d_of, dmin_of) \
+    UNPACK_INLINE void tile_##type(ROWS_ARGS) { \
+        ROWS_START(QK_K, Y_HEAD_256(n_runs, has_min)) \
+        const char *next = x + 2 * PAIRS * bx; \
+        for (int64_t i = n / QK_K; i > 0; i--, next += 2 * PAIRS * sizeof(block_##type)) { \
+            int32x4_t block_sum[PX][PN]; \
+            const block_##type *r0[PAIRS], *r1[PAIRS]; \
+            struct head head[PAIRS][2]; \
+            UNROLL for (int p = 0; p < PAIRS; p++) { \
+                r0[p] = (const void *) at[p].a; \
+                r1[p] = (const void *) at[p].b; \
+                head[p][0] = head_##type(r0[p]); \
+                head[p][1] = head_##type(r1[p]); \
+            } \
+            rows_prefetch_256(next, sizeof(block_##type)); \
+            add_mins(n_runs, dmin_of) EACH_PAIR_OF(nq) { \
+                block_sum[p][q] = zeros(); \
+            } \
+            UNROLL for (int j = 0; j < 4; j++) { \
+                int8x16_t v[PAIRS][4][2]; /* [group][half] */ \
+                UNROLL for (int p = 0; p < PAIRS; p++) { \
+                    pair_part_##type(r0[p], r1[p], j, v[p]); \
+                } \
+                UNROLL for (int g = 0; g < 4; g += 16 / (n_runs)) { \
+                    int32x4_t t[PX][PN]; \
+                    EACH_PAIR_OF(nq) { \
+                        t[p][q] = zeros(); \
+                    } \
+                    UNROLL for (int h = g; h < g + 16 / (n_runs); h++) { \
+                        const int8x16_t *const lines[PAIRS] = {v[0][h], v[1][h]}; \
+                        MULTIPLY(t, lines, 2, Y_HEAD_256(n_runs, has_min) + 2 * group(j, h)) \
+                    } \
+                    UNROLL for (int p = 0; p < PAIRS; p++) { \
+                        const int run = group(j, g) * (n_runs) / 16; \
+                        const int32x4_t scale = run_scale(both_halves(head[p][0].scales, head[p][1].scales, run / 8), run % 8); \
+                        UNROLL for (int q = 0; q < nq; q++) { \
+                            block_sum[p][q] = vmlaq_s32(block_sum[p][q], t[p][q], scale); \
+                        } \
+                    } \
+                } \
+            } \
+            UNROLL for (int p = 0; p < PAIRS; p++) { \
+                const float32x4_t d = d_of(r0[p], r1[p], r0[p], r1[p]); \
+                UNROLL for (int q = 0; q < nq; q++) { \
+                    const float32x4_t scale = vmulq_f32(d, f32_at(y_at(&column, 0, q))); \
+                    sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(block_sum[p][q]), scale); \
+                } \
+            } \
+            ROWS_NEXT(QK_K, Y_HEAD_256(n_runs, has_min), sizeof(block_##type)) \
+        } \
+        store(sum, s, ld_s, PAIRS, nq, 2 * PAIRS, ny); \
     } \
-    static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
-        ROWS_SWITCH(part_##type, has_min) \
-    }
-ROWS_32(q8_0, false)
-ROWS_32(q4_0, false)
-ROWS_32(q5_0, false)
-ROWS_32(iq4_nl, false)
-ROWS_32(mxfp4, false)
-ROWS_32(q4_1, true)
-ROWS_32(q5_1, true)
+    ROWS_OF(type)
 
-typedef void (*x_block_t)(char *to, const void *const *blocks);
-UNPACK_INLINE void part_256(ROWS_PART_ARGS, x_block_t x_block, size_t x_size, const int n_runs, const bool has_min){ROWS_BODY(
-    QK_K, X_HEAD_256(n_runs, has_min), Y_HEAD_256(n_runs, has_min), x_block, x_size, add_256(sum, &at, np, nq, n_runs, has_min))}
-#define ROWS_256(name, n_runs, has_min) \
-    static __attribute__((noinline)) void rows_##name(CPU_GEMM_ROWS_ARGS, x_block_t x_block, size_t x_size) { \
-        ROWS_SWITCH(part_256, x_block, x_size, n_runs, has_min) \
+// v[group][half]. The compiler must not keep vectors of one part for the next one: it has too few registers.
+#define PAIR_PART(type, offset) \
+    UNPACK_INLINE void pair_part_##type(const block_##type *a, const block_##type *b, const int j, int8x16_t v[4][2]) { \
+        __asm__("" : "+r"(a), "+r"(b)); \
+        UNROLL for (int half = 0; half < 2; half++) { \
+            int8x16_t part[4]; \
+            part_##type(&(struct source){a, b, half}, j, part); \
+            UNROLL for (int g = 0; g < 4; g++) { \
+                v[g][half] = (offset) == 0 ? part[g] : vsubq_s8(part[g], vdupq_n_s8(offset)); \
+            } \
+        } \
     }
-ROWS_256(k8, 8, false) ROWS_256(k8_min, 8, true) ROWS_256(k16, 16, false) ROWS_256(k16_min, 16, true)
-#define ROWS_K(type, runs) \
-    static void rows_##type(CPU_GEMM_ROWS_ARGS) { \
-        rows_##runs(n, s, ld_s, vx, bx, vy, ny, x_block_##type, sizeof(block_##type)); \
-    }
-    ROWS_K(q4_K, k8_min) ROWS_K(q5_K, k8_min) ROWS_K(iq4_xs, k8) ROWS_K(q3_K, k16) ROWS_K(q6_K, k16) ROWS_K(q2_K, k16_min)
-#define ROWS_IQ(TYPE, type, n_runs) ROWS_K(type, k##n_runs)
-        IQ_FORMATS(ROWS_IQ)
+#define ROWS_K(type, n_runs, group, has_min, add_mins, dmin_of, offset) \
+    PAIR_PART(type, offset) \
+    ROWS_256(type, n_runs, group, has_min, add_mins, D_OF, dmin_of)
+ROWS_K(q4_K, 8, GROUP_K8, true, ADD_MINS, DMIN_OF, 0)
+ROWS_K(q5_K, 8, GROUP_K8, true, ADD_MINS, DMIN_OF, 0)
+ROWS_K(iq4_xs, 8, GROUP_K8, false, NO_ADD_MINS, D_OF, 0)
+ROWS_K(q3_K, 16, GROUP_K16, false, NO_ADD_MINS, D_OF, 4)
+ROWS_K(q6_K, 16, GROUP_K16, false, NO_ADD_MINS, D_OF, 32)
+ROWS_K(q2_K, 16, GROUP_K16, true, ADD_MINS, DMIN_OF, 0)
 
-// Limits that follow from counts of vector instructions for two rows and 256 elements, not from measurements. A Neoverse V1
-// executes four of them per cycle.
-//   q4_K: rows take about 70 to unpack and 48 per pair of columns. One column with the kernel of cpu_gemv takes 90.
-//   q8_0: rows take 48 to unpack and scale and 56 per pair of columns. One column with the kernel of cpu_gemv takes 56, and reads
-//   the rows again for every column.
-// So unpacked rows are faster from two columns on. A panel is unpacked once, but stored and loaded, which takes as long as
-// unpacking a second time for a second panel of columns.
-#define MIN_COLS 2
-#define ROWS_MAX_COLS (2 * NR)
+#define ROWS_IQ(TYPE, type, n_runs) \
+    UNPACK_INLINE struct head head_##type(const block_##type *b) { \
+        return (struct head){.scales = scales_##type(b)}; \
+    } \
+    static __attribute__((noinline)) void pair_part_##type( \
+        const block_##type *a, const block_##type *b, int j, int8x16_t v[4][2]) { \
+        for (int i = 0; i < 2; i++) { \
+            const struct q32 x = cell_##type(a, 2 * j + i), y = cell_##type(b, 2 * j + i); \
+            for (int half = 0; half < 2; half++) { \
+                v[2 * i][half] = both_halves(x.lo, y.lo, half); \
+                v[2 * i + 1][half] = both_halves(x.hi, y.hi, half); \
+            } \
+        } \
+    } \
+    ROWS_256(type, n_runs, GROUP_K8, false, NO_ADD_MINS, ds_##type, ds_##type)
+IQ_FORMATS(ROWS_IQ)
 
-            void cpu_tier_i8mm_gemm_q(struct cpu_kernels *k) {
-    GEMM_Q_32(Q8_0, q8_0, rows_q8_0, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_32(Q4_0, q4_0, rows_q4_0, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_32(Q5_0, q5_0, rows_q5_0, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, MIN_COLS, ROWS_MAX_COLS)
+// Limits from measurements on a Neoverse V1. With more than `most` columns, panels are faster: rows are unpacked once for all columns,
+// not once for every 8. With fewer than `least` columns, cpu_gemv is faster.
+void cpu_tier_i8mm_gemm_q(struct cpu_kernels *k) {
+    GEMM_Q_32(Q8_0, q8_0, rows_q8_0, 2, 32)
+    GEMM_Q_32(Q4_0, q4_0, rows_q4_0, 2, 32)
+    GEMM_Q_32(Q5_0, q5_0, rows_q5_0, 2, 16)
+    GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, 2, 32)
+    GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 2, 32)
     GEMM_Q_32(Q1_0, q1_0, NULL, 5, 0)
     GEMM_Q_32(Q2_0, q2_0, NULL, 5, 0)
     GEMM_Q_16(NVFP4, nvfp4, 5)
-    GEMM_Q_32_MIN(Q4_1, q4_1, rows_q4_1, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_32_MIN(Q5_1, q5_1, rows_q5_1, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_256(Q5_K, q5_K, k8_min, k8_min, 8, 1, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_256(IQ4_XS, iq4_xs, k, k8, 8, 0, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_256(Q3_K, q3_K, k, k16, 16, 0, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_256(Q6_K, q6_K, k, k16, 16, 0, MIN_COLS, ROWS_MAX_COLS)
-    GEMM_Q_256(Q2_K, q2_K, k16_min, k16_min, 16, 1, MIN_COLS, ROWS_MAX_COLS)
-#define GEMM_IQ(TYPE, type, n_runs) GEMM_Q_256(TYPE, type, k, k##n_runs, n_runs, 0, MIN_COLS, ROWS_MAX_COLS)
-    IQ_FORMATS(GEMM_IQ)
+    GEMM_Q_32_MIN(Q4_1, q4_1, rows_q4_1, 2, 32)
+    GEMM_Q_32_MIN(Q5_1, q5_1, rows_q5_1, 2, 16)
+    GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, 2, 32)
+    GEMM_Q_256(Q5_K, q5_K, k8_min, k8_min, 8, 1, 2, 8)
+    GEMM_Q_256(IQ4_XS, iq4_xs, k, k8, 8, 0, 2, 32)
+    GEMM_Q_256(Q3_K, q3_K, k, k16, 16, 0, 2, 16)
+    GEMM_Q_256(Q6_K, q6_K, k, k16, 16, 0, 2, 16)
+    GEMM_Q_256(Q2_K, q2_K, k16_min, k16_min, 16, 1, 1, 24)
+#define GEMM_IQ(TYPE, type, n_runs) GEMM_Q_256(TYPE, type, k, k##n_runs, n_runs, 0, 2, 8)
+    CODEBOOK_FORMATS(GEMM_IQ)
+    GEMM_Q_256(TQ1_0, tq1_0, k, k8, 8, 0, 2, 8)
+    GEMM_Q_256(TQ2_0, tq2_0, k, k8, 8, 0, 4, 8)
 }

@@ -11,6 +11,7 @@
 #include "quant/blocks.h"
 
 #include <arm_neon.h>
+#include <stddef.h>
 #include <string.h>
 
 #define UNPACK_INLINE static inline __attribute__((always_inline))
@@ -42,20 +43,46 @@ UNPACK_INLINE uint8x16_t low4(uint8x16_t v) {
 
 // ---- blocks of 32 ----
 
-UNPACK_INLINE struct q32 unpack_q8_0(const block_q8_0 *b) {
-    return (struct q32){vld1q_s8(b->qs), vld1q_s8(b->qs + 16)};
+// The bytes of a block of one row, or of the blocks of two rows, a and b. half 0 or 1: a vector holds bytes 0 to 7, or 8 to 15, of
+// a, then those of b. half -1: a vector holds 16 bytes of a.
+struct source {
+    const void *a, *b;
+    int half;
+};
+
+UNPACK_INLINE uint8x16_t source_at(const struct source *s, size_t at) {
+    const uint8x16_t a = vld1q_u8((const uint8_t *) s->a + at);
+    if (s->half < 0) {
+        return a;
+    }
+    const uint64x2_t x = vreinterpretq_u64_u8(a), y = vreinterpretq_u64_u8(vld1q_u8((const uint8_t *) s->b + at));
+    return vreinterpretq_u8_u64(s->half == 0 ? vzip1q_u64(x, y) : vzip2q_u64(x, y));
 }
+
+// q32_<type>(source) unpacks 32 elements of one row, or 16 elements of each of two rows.
+#define UNPACK_32(type) \
+    UNPACK_INLINE struct q32 unpack_##type(const block_##type *b) { \
+        return q32_##type(&(struct source){b, NULL, -1}); \
+    }
+
+UNPACK_INLINE struct q32 q32_q8_0(const struct source *s) {
+    const size_t qs = offsetof(block_q8_0, qs);
+    return (struct q32){s8(source_at(s, qs)), s8(source_at(s, qs + 16))};
+}
+UNPACK_32(q8_0)
 
 // A nibble q represents q - 8. Flipping the top bit gives q - 8 in two's complement. The upper half of a byte holds 16 (q - 8).
-UNPACK_INLINE struct q32 unpack_q4_0(const block_q4_0 *b) {
-    const uint8x16_t v = veorq_u8(vld1q_u8(b->qs), vdupq_n_u8(0x88));
+UNPACK_INLINE struct q32 q32_q4_0(const struct source *s) {
+    const uint8x16_t v = veorq_u8(source_at(s, offsetof(block_q4_0, qs)), vdupq_n_u8(0x88));
     return (struct q32){s8(vshlq_n_u8(v, 4)), s8(vandq_u8(v, vdupq_n_u8(0xf0)))};
 }
+UNPACK_32(q4_0)
 
-UNPACK_INLINE struct q32 unpack_q4_1(const block_q4_1 *b) {
-    const uint8x16_t v = vld1q_u8(b->qs);
+UNPACK_INLINE struct q32 q32_q4_1(const struct source *s) {
+    const uint8x16_t v = source_at(s, offsetof(block_q4_1, qs));
     return (struct q32){s8(low4(v)), s8(vshrq_n_u8(v, 4))};
 }
+UNPACK_32(q4_1)
 
 // Expands the bits of a byte to 8 bytes: 0 for a set bit, 0xf0 for a clear bit. A table avoids slow moves from general registers
 // to vectors.
@@ -66,24 +93,34 @@ UNPACK_INLINE struct q32 unpack_q4_1(const block_q4_1 *b) {
 #define BITS_64(b) BITS_16(b), BITS_16((b) + 16), BITS_16((b) + 32), BITS_16((b) + 48)
 static const uint64_t table_bits[256] = {BITS_64(0), BITS_64(64), BITS_64(128), BITS_64(192)};
 
+UNPACK_INLINE uint8x16_t bits8x2(uint8_t first, uint8_t second) {
+    return vreinterpretq_u8_u64(vcombine_u64(vld1_u64(&table_bits[first]), vld1_u64(&table_bits[second])));
+}
 UNPACK_INLINE uint8x16_t bits16(const uint8_t *two) {
-    return vreinterpretq_u8_u64(vcombine_u64(vld1_u64(&table_bits[two[0]]), vld1_u64(&table_bits[two[1]])));
+    return bits8x2(two[0], two[1]);
+}
+UNPACK_INLINE uint8x16_t source_bits16(const struct source *s, size_t at) {
+    const uint8_t *a = (const uint8_t *) s->a + at;
+    return s->half < 0 ? bits16(a) : bits8x2(a[s->half], ((const uint8_t *) s->b + at)[s->half]);
 }
 
 // If the fifth bit is set, the element is q, otherwise q - 16.
-UNPACK_INLINE struct q32 unpack_q5_0(const block_q5_0 *b) {
-    const uint8x16_t v = vld1q_u8(b->qs);
-    return (struct q32){s8(vorrq_u8(low4(v), bits16(b->qh))), s8(vorrq_u8(vshrq_n_u8(v, 4), bits16(b->qh + 2)))};
+UNPACK_INLINE struct q32 q32_q5_0(const struct source *s) {
+    const uint8x16_t v = source_at(s, offsetof(block_q5_0, qs));
+    const size_t qh = offsetof(block_q5_0, qh);
+    return (struct q32){s8(vorrq_u8(low4(v), source_bits16(s, qh))), s8(vorrq_u8(vshrq_n_u8(v, 4), source_bits16(s, qh + 2)))};
 }
+UNPACK_32(q5_0)
 
-UNPACK_INLINE struct q32 unpack_q5_1(const block_q5_1 *b) {
-    const uint8x16_t v = vld1q_u8(b->qs), bit = vdupq_n_u8(0x10);
-    return (struct q32){
-        s8(vorrq_u8(low4(v), vbicq_u8(bit, bits16(b->qh)))), s8(vorrq_u8(vshrq_n_u8(v, 4), vbicq_u8(bit, bits16(b->qh + 2))))};
+UNPACK_INLINE struct q32 q32_q5_1(const struct source *s) {
+    const uint8x16_t v = source_at(s, offsetof(block_q5_1, qs)), bit = vdupq_n_u8(0x10);
+    const size_t qh = offsetof(block_q5_1, qh);
+    return (struct q32){s8(vorrq_u8(low4(v), vbicq_u8(bit, source_bits16(s, qh)))),
+        s8(vorrq_u8(vshrq_n_u8(v, 4), vbicq_u8(bit, source_bits16(s, qh + 2))))};
 }
+UNPACK_32(q5_1)
 
-UNPACK_INLINE struct q32 unpack_table(const int8_t *table, const uint8_t *qs) {
-    const uint8x16_t v = vld1q_u8(qs);
+UNPACK_INLINE struct q32 q32_table(const int8_t *table, uint8x16_t v) {
     const int8x16_t t = vld1q_s8(table);
     return (struct q32){vqtbl1q_s8(t, low4(v)), vqtbl1q_s8(t, vshrq_n_u8(v, 4))};
 }
@@ -91,13 +128,15 @@ UNPACK_INLINE struct q32 unpack_table(const int8_t *table, const uint8_t *qs) {
 static const int8_t table_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // twice the values
 
-UNPACK_INLINE struct q32 unpack_iq4_nl(const block_iq4_nl *b) {
-    return unpack_table(table_iq4, b->qs);
+UNPACK_INLINE struct q32 q32_iq4_nl(const struct source *s) {
+    return q32_table(table_iq4, source_at(s, offsetof(block_iq4_nl, qs)));
 }
+UNPACK_32(iq4_nl)
 
-UNPACK_INLINE struct q32 unpack_mxfp4(const block_mxfp4 *b) {
-    return unpack_table(table_mxfp4, b->qs);
+UNPACK_INLINE struct q32 q32_mxfp4(const struct source *s) {
+    return q32_table(table_mxfp4, source_at(s, offsetof(block_mxfp4, qs)));
 }
+UNPACK_32(mxfp4)
 
 // Uses one conversion for four f16 values. Joins them in a general register, because a load to a lane takes a vector pipe.
 UNPACK_INLINE float32x4_t f16x4_as_floats(const uint16_t *a, const uint16_t *b, const uint16_t *c, const uint16_t *d) {
@@ -164,56 +203,64 @@ UNPACK_INLINE void scales_6bit(const uint8_t *from, uint8x8_t *scales, uint8x8_t
     *mins = vcreate_u8(first >> 32 | second << 32);
 }
 
-UNPACK_INLINE void unpack_q4_K(const block_q4_K *b, int8x16_t *v) {
-    for (int j = 0; j < 4; j++) {
-        const uint8x16_t q0 = vld1q_u8(b->qs + 32 * j), q1 = vld1q_u8(b->qs + 32 * j + 16);
-        v[4 * j] = s8(low4(q0));
-        v[4 * j + 1] = s8(low4(q1));
-        v[4 * j + 2] = s8(vshrq_n_u8(q0, 4));
-        v[4 * j + 3] = s8(vshrq_n_u8(q1, 4));
+// part_<type>(source, j, v) unpacks part j of 4: four groups of 16 elements. These are the groups of the block:
+#define GROUP_K8(j, i) (4 * (j) + (i))                    // runs of 32 elements
+#define GROUP_K16(j, i) ((j) / 2 * 8 + (j) % 2 + 2 * (i)) // runs of 16 elements
+#define UNPACK_256(type, group) \
+    UNPACK_INLINE void unpack_##type(const block_##type *b, int8x16_t *v) { \
+        for (int j = 0; j < 4; j++) { \
+            int8x16_t part[4]; \
+            part_##type(&(struct source){b, NULL, -1}, j, part); \
+            for (int i = 0; i < 4; i++) { \
+                v[group(j, i)] = part[i]; \
+            } \
+        } \
     }
+
+UNPACK_INLINE void part_q4_K(const struct source *s, const int j, int8x16_t *v) {
+    const size_t qs = offsetof(block_q4_K, qs) + 32 * (size_t) j;
+    const uint8x16_t q0 = source_at(s, qs), q1 = source_at(s, qs + 16);
+    v[0] = s8(low4(q0));
+    v[1] = s8(low4(q1));
+    v[2] = s8(vshrq_n_u8(q0, 4));
+    v[3] = s8(vshrq_n_u8(q1, 4));
 }
+UNPACK_256(q4_K, GROUP_K8)
 
 // Returns v, which is below 16, with bit r of h as its fifth bit.
 UNPACK_INLINE uint8x16_t with_fifth(uint8x16_t v, uint8x16_t h, const int r) {
     return vbslq_u8(vdupq_n_u8(0x10), r < 4 ? h << (4 - r) : h >> (r - 4), v);
 }
 
-UNPACK_INLINE void unpack_q5_K(const block_q5_K *b, int8x16_t *v) {
-    const uint8x16_t h0 = vld1q_u8(b->qh), h1 = vld1q_u8(b->qh + 16);
-    for (int j = 0; j < 4; j++) {
-        const uint8x16_t q0 = vld1q_u8(b->qs + 32 * j), q1 = vld1q_u8(b->qs + 32 * j + 16);
-        v[4 * j] = s8(with_fifth(low4(q0), h0, 2 * j));
-        v[4 * j + 1] = s8(with_fifth(low4(q1), h1, 2 * j));
-        v[4 * j + 2] = s8(with_fifth(vshrq_n_u8(q0, 4), h0, 2 * j + 1));
-        v[4 * j + 3] = s8(with_fifth(vshrq_n_u8(q1, 4), h1, 2 * j + 1));
-    }
+UNPACK_INLINE void part_q5_K(const struct source *s, const int j, int8x16_t *v) {
+    const size_t qs = offsetof(block_q5_K, qs) + 32 * (size_t) j, qh = offsetof(block_q5_K, qh);
+    const uint8x16_t h0 = source_at(s, qh), h1 = source_at(s, qh + 16), q0 = source_at(s, qs), q1 = source_at(s, qs + 16);
+    v[0] = s8(with_fifth(low4(q0), h0, 2 * j));
+    v[1] = s8(with_fifth(low4(q1), h1, 2 * j));
+    v[2] = s8(with_fifth(vshrq_n_u8(q0, 4), h0, 2 * j + 1));
+    v[3] = s8(with_fifth(vshrq_n_u8(q1, 4), h1, 2 * j + 1));
 }
+UNPACK_256(q5_K, GROUP_K8)
 
-UNPACK_INLINE void unpack_q2_K(const block_q2_K *b, int8x16_t *v) {
-    const uint8x16_t three = vdupq_n_u8(3);
-    for (int j = 0; j < 4; j++) {
-        const uint8x16_t q = vld1q_u8(b->qs + 16 * j);
-        int8x16_t *to = v + (j / 2) * 8 + j % 2;
-        to[0] = s8(vandq_u8(q, three));
-        to[2] = s8(vandq_u8(vshrq_n_u8(q, 2), three));
-        to[4] = s8(vandq_u8(vshrq_n_u8(q, 4), three));
-        to[6] = s8(vshrq_n_u8(q, 6));
-    }
+UNPACK_INLINE void part_q2_K(const struct source *s, const int j, int8x16_t *v) {
+    const uint8x16_t q = source_at(s, offsetof(block_q2_K, qs) + 16 * (size_t) j), three = vdupq_n_u8(3);
+    v[0] = s8(vandq_u8(q, three));
+    v[1] = s8(vandq_u8(vshrq_n_u8(q, 2), three));
+    v[2] = s8(vandq_u8(vshrq_n_u8(q, 4), three));
+    v[3] = s8(vshrq_n_u8(q, 6));
 }
+UNPACK_256(q2_K, GROUP_K16)
 
-UNPACK_INLINE void unpack_q3_K(const block_q3_K *b, int8x16_t *v) {
+UNPACK_INLINE void part_q3_K(const struct source *s, const int j, int8x16_t *v) {
     const uint8x16_t three = vdupq_n_u8(3), four = vdupq_n_u8(4);
-    const uint8x16_t h[2] = {vld1q_u8(b->hmask), vld1q_u8(b->hmask + 16)};
-    for (int j = 0; j < 4; j++) {
-        const uint8x16_t q = vld1q_u8(b->qs + 16 * j), m = j < 2 ? h[j % 2] : vshrq_n_u8(h[j % 2], 4);
-        int8x16_t *to = v + (j / 2) * 8 + j % 2;
-        to[0] = s8(vbslq_u8(four, vshlq_n_u8(m, 2), vandq_u8(q, three)));
-        to[2] = s8(vbslq_u8(four, vshlq_n_u8(m, 1), vandq_u8(vshrq_n_u8(q, 2), three)));
-        to[4] = s8(vbslq_u8(four, m, vandq_u8(vshrq_n_u8(q, 4), three)));
-        to[6] = s8(vbslq_u8(four, vshrq_n_u8(m, 1), vshrq_n_u8(q, 6)));
-    }
+    const uint8x16_t q = source_at(s, offsetof(block_q3_K, qs) + 16 * (size_t) j);
+    const uint8x16_t h = source_at(s, offsetof(block_q3_K, hmask) + 16 * (size_t) (j % 2)), m = j < 2 ? h : vshrq_n_u8(h, 4);
+    v[0] = s8(vbslq_u8(four, vshlq_n_u8(m, 2), vandq_u8(q, three)));
+    v[1] = s8(vbslq_u8(four, vshlq_n_u8(m, 1), vandq_u8(vshrq_n_u8(q, 2), three)));
+    v[2] = s8(vbslq_u8(four, m, vandq_u8(vshrq_n_u8(q, 4), three)));
+    v[3] = s8(vbslq_u8(four, vshrq_n_u8(m, 1), vshrq_n_u8(q, 6)));
 }
+UNPACK_256(q3_K, GROUP_K16)
 
 // Returns the 16 scales of q3_K: 6 bits each in 12 bytes, with an offset of 32.
 UNPACK_INLINE int8x16_t scales_q3_K(const uint8_t *from) {
@@ -225,26 +272,25 @@ UNPACK_INLINE int8x16_t scales_q3_K(const uint8_t *from) {
     return vsubq_s8(vcombine_s8(vcreate_s8(a), vcreate_s8(b)), vdupq_n_s8(32));
 }
 
-UNPACK_INLINE void unpack_q6_K(const block_q6_K *b, int8x16_t *v) {
-    const uint8x16_t high = vdupq_n_u8(0x30);
-    for (int j = 0; j < 4; j++) {
-        const uint8_t *ql = b->ql + (j / 2) * 64 + (j % 2) * 16;
-        const uint8x16_t q0 = vld1q_u8(ql), q1 = vld1q_u8(ql + 32), h = vld1q_u8(b->qh + 16 * j);
-        int8x16_t *to = v + (j / 2) * 8 + j % 2;
-        to[0] = s8(vbslq_u8(high, vshlq_n_u8(h, 4), low4(q0)));
-        to[2] = s8(vbslq_u8(high, vshlq_n_u8(h, 2), low4(q1)));
-        to[4] = s8(vbslq_u8(high, h, vshrq_n_u8(q0, 4)));
-        to[6] = s8(vbslq_u8(high, vshrq_n_u8(h, 2), vshrq_n_u8(q1, 4)));
-    }
+UNPACK_INLINE void part_q6_K(const struct source *s, const int j, int8x16_t *v) {
+    const size_t ql = offsetof(block_q6_K, ql) + (size_t) (j / 2 * 64 + j % 2 * 16);
+    const uint8x16_t high = vdupq_n_u8(0x30), h = source_at(s, offsetof(block_q6_K, qh) + 16 * (size_t) j);
+    const uint8x16_t q0 = source_at(s, ql), q1 = source_at(s, ql + 32);
+    v[0] = s8(vbslq_u8(high, vshlq_n_u8(h, 4), low4(q0)));
+    v[1] = s8(vbslq_u8(high, vshlq_n_u8(h, 2), low4(q1)));
+    v[2] = s8(vbslq_u8(high, h, vshrq_n_u8(q0, 4)));
+    v[3] = s8(vbslq_u8(high, vshrq_n_u8(h, 2), vshrq_n_u8(q1, 4)));
 }
+UNPACK_256(q6_K, GROUP_K16)
 
-UNPACK_INLINE void unpack_iq4_xs(const block_iq4_xs *b, int8x16_t *v) {
-    for (int j = 0; j < 8; j++) {
-        const struct q32 q = unpack_table(table_iq4, b->qs + 16 * j);
-        v[2 * j] = q.lo;
-        v[2 * j + 1] = q.hi;
+UNPACK_INLINE void part_iq4_xs(const struct source *s, const int j, int8x16_t *v) {
+    for (size_t i = 0; i < 2; i++) {
+        const struct q32 q = q32_table(table_iq4, source_at(s, offsetof(block_iq4_xs, qs) + 32 * (size_t) j + 16 * i));
+        v[2 * i] = q.lo;
+        v[2 * i + 1] = q.hi;
     }
 }
+UNPACK_256(iq4_xs, GROUP_K8)
 
 // Returns the 8 scales of iq4_xs: 4 bits in scales_l and 2 bits in scales_h, with an offset of 32.
 UNPACK_INLINE int8x8_t scales_iq4_xs(const block_iq4_xs *b) {

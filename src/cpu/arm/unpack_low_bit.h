@@ -20,7 +20,7 @@ UNPACK_INLINE struct q32 cell_q2_0(const block_q2_0 *b, int j) {
 
 // Each group of 16 elements has a scale. Its low nibbles are elements 0 to 7, its high nibbles 8 to 15.
 UNPACK_INLINE struct q32 cell_nvfp4(const block_nvfp4 *b, int j) {
-    const struct q32 q = unpack_table(table_mxfp4, b->qs + 16 * j);
+    const struct q32 q = q32_table(table_mxfp4, vld1q_u8(b->qs + 16 * j));
     const int64x2_t lo = vreinterpretq_s64_s8(q.lo), hi = vreinterpretq_s64_s8(q.hi);
     return (struct q32){vreinterpretq_s8_s64(vzip1q_s64(lo, hi)), vreinterpretq_s8_s64(vzip2q_s64(lo, hi))};
 }
