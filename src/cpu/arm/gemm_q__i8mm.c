@@ -251,13 +251,17 @@ UNPACK_INLINE void rows_prefetch_256(const char *next, size_t size) {
     EACH_PAIR_OF(nq) { \
         sum[p][q] = vdupq_n_f32(0.0f); \
     }
-#define ROWS_NEXT(n_block, y_head, size) \
-    UNROLL for (int p = 0; p < PAIRS; p++) { \
-        at[p].a += size; \
-        at[p].b += size; \
-    } \
-    column.y[0] += Y_PANEL(n_block, y_head); \
-    column.y[1] += Y_PANEL(n_block, y_head);
+UNPACK_INLINE void rows_next(struct pair *at, size_t size) {
+    UNROLL for (int p = 0; p < PAIRS; p++) {
+        at[p].a += size;
+        at[p].b += size;
+    }
+}
+
+UNPACK_INLINE void columns_next(struct block_at *columns, size_t size) {
+    columns->y[0] += size;
+    columns->y[1] += size;
+}
 
 // Adds to t the products of n lines of each pair of rows, v[p], with lines y_line ... of the columns.
 #define MULTIPLY(t, v, n, y_line) \
@@ -271,36 +275,63 @@ UNPACK_INLINE void rows_prefetch_256(const char *next, size_t size) {
         } \
     }
 
-#define ROWS_32(type, has_min, mins_of) \
+// half 0 or 1: 8 bytes of each of a and b.
+UNPACK_INLINE int8x16_t both_halves(int8x16_t a, int8x16_t b, const int half) {
+    const uint64x2_t x = vreinterpretq_u64_s8(a), y = vreinterpretq_u64_s8(b);
+    return vreinterpretq_s8_u64(half == 0 ? vzip1q_u64(x, y) : vzip2q_u64(x, y));
+}
+
+// pair_cell_<type>(a, b, j, v): the lines of cell j, 32 elements of each row.
+#define PAIR_32(type) \
+    UNPACK_INLINE void pair_cell_##type(const block_##type *a, const block_##type *b, int j, int8x16_t *v) { \
+        (void) j; \
+        UNROLL for (int half = 0; half < 2; half++) { \
+            const struct q32 both = q32_##type(&(struct source){a, b, half}); \
+            v[half] = both.lo; \
+            v[2 + half] = both.hi; \
+        } \
+    }
+#define PAIR_CELLS(type) \
+    UNPACK_INLINE void pair_cell_##type(const block_##type *a, const block_##type *b, int j, int8x16_t *v) { \
+        const struct q32 x = cell_##type(a, j), y = cell_##type(b, j); \
+        UNROLL for (int half = 0; half < 2; half++) { \
+            v[half] = both_halves(x.lo, y.lo, half); \
+            v[2 + half] = both_halves(x.hi, y.hi, half); \
+        } \
+    }
+
+// Blocks of n_cells cells of 32 elements with one scale.
+#define ROWS_32(type, n_cells, has_min, d_of, mins_of) \
     UNPACK_INLINE void tile_##type(ROWS_ARGS) { \
         ROWS_START(32, Y_HEAD_32(has_min)) \
-        for (int64_t i = n / 32; i > 0; i--) { \
-            int32x4_t t[PX][PN]; \
-            int8x16_t v[PAIRS][4]; \
+        for (int64_t i = n / (32 * (n_cells)); i > 0; i--) { \
             float32x4_t d[PAIRS], m[PAIRS]; \
             UNROLL for (int p = 0; p < PAIRS; p++) { \
                 const block_##type *r0 = (const void *) at[p].a, *r1 = (const void *) at[p].b; \
-                UNROLL for (int half = 0; half < 2; half++) { \
-                    const struct q32 both = q32_##type(&(struct source){r0, r1, half}); \
-                    v[p][half] = both.lo; \
-                    v[p][2 + half] = both.hi; \
-                } \
-                d[p] = scales_##type(r0, r1, r0, r1); \
+                d[p] = d_of(r0, r1, r0, r1); \
                 m[p] = mins_of(r0, r1, r0, r1); \
             } \
             rows_prefetch_32(at, sizeof(block_##type), i, bx); \
-            EACH_PAIR_OF(nq) { \
-                t[p][q] = zeros(); \
-            } \
-            MULTIPLY(t, v, 4, Y_HEAD_32(has_min)) \
-            EACH_PAIR_OF(nq) { \
-                const float32x4_t scale = vmulq_f32(d[p], f32_at(y_at(&column, 0, q))); \
-                sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(t[p][q]), scale); \
-                if (has_min) { \
-                    sum[p][q] = vfmaq_f32(sum[p][q], m[p], f32_at(y_at(&column, 1, q))); \
+            for (int j = 0; j < (n_cells); j++) { \
+                int32x4_t t[PX][PN]; \
+                int8x16_t v[PAIRS][4]; \
+                UNROLL for (int p = 0; p < PAIRS; p++) { \
+                    pair_cell_##type((const void *) at[p].a, (const void *) at[p].b, j, v[p]); \
                 } \
+                EACH_PAIR_OF(nq) { \
+                    t[p][q] = zeros(); \
+                } \
+                MULTIPLY(t, v, 4, Y_HEAD_32(has_min)) \
+                EACH_PAIR_OF(nq) { \
+                    const float32x4_t scale = vmulq_f32(d[p], f32_at(y_at(&column, 0, q))); \
+                    sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(t[p][q]), scale); \
+                    if (has_min) { \
+                        sum[p][q] = vfmaq_f32(sum[p][q], m[p], f32_at(y_at(&column, 1, q))); \
+                    } \
+                } \
+                columns_next(&column, Y_PANEL(32, Y_HEAD_32(has_min))); \
             } \
-            ROWS_NEXT(32, Y_HEAD_32(has_min), sizeof(block_##type)) \
+            rows_next(at, sizeof(block_##type)); \
         } \
         store(sum, s, ld_s, PAIRS, nq, 2 * PAIRS, ny); \
     } \
@@ -319,28 +350,21 @@ UNPACK_INLINE void rows_prefetch_256(const char *next, size_t size) {
             } \
         } \
     }
-ROWS_32(q8_0, false, NO_MINS)
-ROWS_32(q4_0, false, NO_MINS)
-ROWS_32(q5_0, false, NO_MINS)
-ROWS_32(iq4_nl, false, NO_MINS)
-ROWS_32(mxfp4, false, NO_MINS)
-ROWS_32(q4_1, true, mins_q4_1)
-ROWS_32(q5_1, true, mins_q5_1)
+PAIR_32(q8_0)
+ROWS_32(q8_0, 1, false, scales_q8_0, NO_MINS) PAIR_32(q4_0) ROWS_32(q4_0, 1, false, scales_q4_0, NO_MINS) PAIR_32(q5_0)
+    ROWS_32(q5_0, 1, false, scales_q5_0, NO_MINS) PAIR_32(iq4_nl) ROWS_32(iq4_nl, 1, false, scales_iq4_nl, NO_MINS) PAIR_32(mxfp4)
+        ROWS_32(mxfp4, 1, false, scales_mxfp4, NO_MINS) PAIR_32(q4_1) ROWS_32(q4_1, 1, true, scales_q4_1, mins_q4_1) PAIR_32(q5_1)
+            ROWS_32(q5_1, 1, true, scales_q5_1, mins_q5_1) PAIR_CELLS(q1_0) ROWS_32(q1_0, 4, false, D_OF, NO_MINS)
+                PAIR_CELLS(q2_0) ROWS_32(q2_0, 2, false, D_OF, NO_MINS)
 
 // Byte indices that move the scale of run r of both rows to the upper bytes of {a, b, a, b}. Index 255 gives 0.
 #define RUN_INDEX(r) \
     { 255, 255, 255, r, 255, 255, 255, r + 8, 255, 255, 255, r, 255, 255, 255, r + 8 }
-static const uint8_t run_index[8][16] = {
-    RUN_INDEX(0), RUN_INDEX(1), RUN_INDEX(2), RUN_INDEX(3), RUN_INDEX(4), RUN_INDEX(5), RUN_INDEX(6), RUN_INDEX(7)};
+                    static const uint8_t run_index[8][16] = {RUN_INDEX(0), RUN_INDEX(1), RUN_INDEX(2), RUN_INDEX(3), RUN_INDEX(4),
+                        RUN_INDEX(5), RUN_INDEX(6), RUN_INDEX(7)};
 
 UNPACK_INLINE int32x4_t run_scale(int8x16_t scales, int r) {
     return vshrq_n_s32(vreinterpretq_s32_s8(vqtbl1q_s8(scales, vld1q_u8(run_index[r]))), 24);
-}
-
-// half 0 or 1: 8 bytes of each of a and b.
-UNPACK_INLINE int8x16_t both_halves(int8x16_t a, int8x16_t b, const int half) {
-    const uint64x2_t x = vreinterpretq_u64_s8(a), y = vreinterpretq_u64_s8(b);
-    return vreinterpretq_s8_u64(half == 0 ? vzip1q_u64(x, y) : vzip2q_u64(x, y));
 }
 
 // Adds the products of the minima with the sums of the runs.
@@ -412,7 +436,8 @@ UNPACK_INLINE int8x16_t both_halves(int8x16_t a, int8x16_t b, const int half) {
                     sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(block_sum[p][q]), scale); \
                 } \
             } \
-            ROWS_NEXT(QK_K, Y_HEAD_256(n_runs, has_min), sizeof(block_##type)) \
+            rows_next(at, sizeof(block_##type)); \
+            columns_next(&column, Y_PANEL(QK_K, Y_HEAD_256(n_runs, has_min))); \
         } \
         store(sum, s, ld_s, PAIRS, nq, 2 * PAIRS, ny); \
     } \
@@ -465,8 +490,8 @@ void cpu_tier_i8mm_gemm_q(struct cpu_kernels *k) {
     GEMM_Q_32(Q5_0, q5_0, rows_q5_0, 2, 16)
     GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, 2, 32)
     GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 2, 32)
-    GEMM_Q_32(Q1_0, q1_0, NULL, 5, 0)
-    GEMM_Q_32(Q2_0, q2_0, NULL, 5, 0)
+    GEMM_Q_32(Q1_0, q1_0, rows_q1_0, 2, 16)
+    GEMM_Q_32(Q2_0, q2_0, rows_q2_0, 2, 16)
     GEMM_Q_16(NVFP4, nvfp4, 5)
     GEMM_Q_32_MIN(Q4_1, q4_1, rows_q4_1, 2, 32)
     GEMM_Q_32_MIN(Q5_1, q5_1, rows_q5_1, 2, 16)
