@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gemm_f16.h: products of f16 rows with several columns: packing panels and storing tiles. The including file defines the rows (MR)
-// and columns (NR) of a tile, multiples of 8.
+// and columns (NR) of a tile, multiples of 8, and FEW_TO_F32 and FEW_TO_F32_HALF (see "panels by column").
 //
 // Elements are multiplied and added in f16. Two measures keep sums of long rows exact enough:
 //   - Each column is scaled by a power of two, so that its largest element is between 4 and 8.
@@ -8,11 +8,13 @@
 // If a sum is not finite, it is recomputed in f32.
 // The error is a tenth of the error of adding complete rows in f16.
 //
-// Panel of x: 8 elements of each row, then the next 8 elements of each row.
-// Panel of y: the head (struct y_head), then element 0 of each column, element 1 of each column, and so on. A vector is one element
-// of 8 columns. If that would leave many lanes unused, the panel holds one column after the other, and a vector is 8 elements of a
-// column. The two layouts add in different orders. So batch invariance requires that all panels are by column.
-// Both panels are padded with zeros to a multiple of STEP elements.
+// A group is 8 elements of a row or of a column.
+// Panel of x: a group of each row, then the next group of each row.
+// Panel of y: the head (struct y_head), then element 0 of each column, element 1 of each column, and so on. A vector is one
+// element of 8 columns. If that would leave many lanes unused, the panel is by column, and a vector is a group: the panel has
+// chunks of CHUNK groups, a chunk has tiles of columns (few_cols), and a tile has a group of each of its columns, then the next
+// group of each. The two layouts add in different orders. So batch invariance requires that all panels are by column.
+// Both panels are padded with zeros to complete groups.
 #pragma once
 
 #include "base/min.h"
@@ -23,9 +25,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define STEP 8          // panels are padded to multiples of STEP elements
+#define STEP 8          // elements of a group
+#define CHUNK 180       // groups; a chunk of a tile and of its rows fits in the L1 cache
 #define LARGEST 8.0f    // limit of the scaled elements of a column
 #define PACK_AHEAD 1024 // prefetch distance in bytes
+#define FEW_ROWS 4
+#define FEW_COLS 6
+#define FEW_SUM 20 // groups per f16 sum
 
 // ---- panels ----
 
@@ -35,15 +41,20 @@ struct y_head {
 };
 #define Y_HEAD ((sizeof(struct y_head) + 15) / 16 * 16) // bytes
 
-// With 4 rows and 4 columns at a time, a vector per column costs as much as a vector of 8 used lanes.
 static inline bool is_by_column(const struct cpu_kernels *k, int ny) {
     return k->is_invariant || ny <= 6 || (ny > 8 && ny <= NR - 4);
 }
 static inline const uint16_t *y_elements(const void *panel) {
     return (const void *) ((const char *) panel + Y_HEAD);
 }
-static inline int64_t padded(int64_t n) {
-    return (n + STEP - 1) / STEP * STEP;
+static inline int64_t n_groups(int64_t n) {
+    return (n + STEP - 1) / STEP;
+}
+
+// Panels by column: returns the columns of the tile that starts at column c of ny. Tiles have nearly equal numbers of columns.
+static inline int few_cols(int c, int ny) {
+    const int n_tiles = (ny - c + FEW_COLS - 1) / FEW_COLS;
+    return (ny - c + n_tiles - 1) / n_tiles;
 }
 
 static void rows_transpose(uint16x8_t v[8]) {
@@ -84,7 +95,7 @@ static void pack_x(int64_t n, void *panel, const void *x, size_t bx, int nx) {
                 }
             }
         }
-        for (int64_t end = (n + STEP - 1) / STEP * STEP; i < end; i += 8, to += 8 * MR) {
+        for (int64_t end = n_groups(n) * STEP; i < end; i += 8, to += 8 * MR) {
             for (int r = 0; r < 4; r++) {
                 uint16_t v[8] = {0};
                 if (i < n) {
@@ -97,16 +108,23 @@ static void pack_x(int64_t n, void *panel, const void *x, size_t bx, int nx) {
 }
 
 static void pack_y_by_column(int64_t n, uint16_t *to, const float *const *y, const float *scale, int ny) {
-    for (int c = 0; c < ny; c++) {
-        int64_t i = 0;
-        for (; i + 8 <= n; i += 8, to += 8) {
-            vst1q_u16(to, f16x8_from_f32(y[c] + i, scale[c]));
-        }
-        if (i < n) {
-            float rest[8] = {0};
-            memcpy(rest, y[c] + i, (size_t) (n - i) * sizeof *rest);
-            vst1q_u16(to, f16x8_from_f32(rest, scale[c]));
-            to += 8;
+    for (int64_t i0 = 0; i0 < n; i0 += CHUNK * STEP) {
+        const int64_t end = min_i64(n, i0 + CHUNK * STEP);
+        for (int c = 0, nc; c < ny; c += nc) {
+            nc = few_cols(c, ny);
+            for (int j = c; j < c + nc; j++) {
+                uint16_t *group = to + (j - c) * STEP;
+                int64_t i = i0;
+                for (; i + STEP <= end; i += STEP, group += nc * STEP) {
+                    vst1q_u16(group, f16x8_from_f32(y[j] + i, scale[j]));
+                }
+                if (i < end) {
+                    float rest[STEP] = {0};
+                    memcpy(rest, y[j] + i, (size_t) (end - i) * sizeof *rest);
+                    vst1q_u16(group, f16x8_from_f32(rest, scale[j]));
+                }
+            }
+            to += n_groups(end - i0) * nc * STEP;
         }
     }
 }
@@ -128,7 +146,7 @@ static void pack_y(CPU_TABLE, int64_t n, void *panel, const float *const *y, int
     }
     int64_t i = 0;
     for (; i + 8 <= n; i += 8, to += 8 * NR) {
-        for (int h = 0; h < NR; h += 8) {
+        for (int h = 0; h < ny; h += 8) { // with few columns, the second half is not used
             uint16x8_t v[8];
             for (int c = 0; c < 8; c++) {
                 v[c] = f16x8_from_f32(rows[h + c] + i, scale[h + c]);
@@ -139,7 +157,7 @@ static void pack_y(CPU_TABLE, int64_t n, void *panel, const float *const *y, int
             }
         }
     }
-    for (int64_t end = (n + STEP - 1) / STEP * STEP; i < end; i++, to += NR) {
+    for (int64_t end = n_groups(n) * STEP; i < end; i++, to += NR) {
         if (i >= n) {
             memset(to, 0, NR * sizeof *to);
             continue;
@@ -163,12 +181,22 @@ struct x_layout {
     size_t row, step;
 };
 
-// Called after an f16 sum overflowed. Recomputes the elements that are not finite. The others keep their bits, so that a column does
-// not depend on the other columns of its panel.
+// Returns the place of element i of column c in a panel by column.
+static int64_t few_place(int64_t n, int64_t i, int c, int ny) {
+    const int64_t first = i / STEP / CHUNK * CHUNK;
+    int c0 = 0;
+    while (c0 + few_cols(c0, ny) <= c) {
+        c0 += few_cols(c0, ny);
+    }
+    const int64_t in_chunk = c0 * min_i64(n_groups(n) - first, CHUNK) + (i / STEP - first) * few_cols(c0, ny) + c - c0;
+    return (first * ny + in_chunk) * STEP + i % STEP;
+}
+
+// Called after an f16 sum overflowed. Recomputes the elements that are not finite. The others keep their bits, so that a column
+// does not depend on the other columns of its panel.
 static __attribute__((noinline)) void tile_recompute_f32(
     int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const struct y_head *head, int ny) {
     const uint16_t *y = y_elements(head);
-    const int64_t column = head->is_by_column ? padded(n) : 1, element = head->is_by_column ? 1 : NR;
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < ny; c++) {
             if (tile[r][c] * 0.0f == 0.0f) {
@@ -177,7 +205,8 @@ static __attribute__((noinline)) void tile_recompute_f32(
             tile[r][c] = 0.0f;
             for (int64_t i = 0; i < n; i++) {
                 const float v = float_of(at->x[(size_t) (i / 8) * at->step + (size_t) r * at->row + (size_t) (i % 8)]);
-                tile[r][c] = fmaf(v, float_of(y[c * column + i * element]), tile[r][c]);
+                const int64_t place = head->is_by_column ? few_place(n, i, c, ny) : i * NR + c;
+                tile[r][c] = fmaf(v, float_of(y[place]), tile[r][c]);
             }
         }
     }
@@ -201,89 +230,99 @@ static inline void tile_store(int64_t n, float (*tile)[NR], int n_rows, const st
     }
 }
 
-// ---- panels by column: 4 rows by nc columns at a time ----
-// Each f16 sum has FEW_SUM / 8 products. The lanes of four sums are added and converted together. The number of columns does not
-// change the result. More rows at a time would compete for the same sets of the L1 cache.
+// ---- panels by column ----
+// A tile is 4 rows by 1 to FEW_COLS columns. Each row and column has one vector of f16 sums. So no lane is unused, and the
+// number of columns does not change the result. Two loads and four multiply-adds start per cycle, so wide tiles are the fastest.
+// Each f16 sum has FEW_SUM groups. Then the lanes of eight sums are added in f16, and the results are added to f32 sums.
+//
+// A pair h of columns (h is empty, 1 or 2) has its f16 sums in vectors h0 to h7: four rows with the first column, then with the
+// second column. Vectors 8, 9, 18 and 19: rows. Vectors 28 and 29: columns. Assembly, because compilers run out of registers.
 
-#define FEW_ROWS 4
-#define FEW_COLS 4
-#define FEW_SUM 128   // elements of a row per f16 sum
-#define FEW_AHEAD 512 // prefetch distance in bytes
-#define UNROLL _Pragma("GCC unroll 16")
+// clang-format off
+#define FEW_MUL(op, h, x, a, b) \
+    #op " v" #h #a ".8h, v" #x ".8h, v28.8h\n\t" #op " v" #h #b ".8h, v" #x ".8h, v29.8h\n\t"
+#define FEW_MUL_HALF(op, h, x, a) #op " v" #h #a ".8h, v" #x ".8h, v28.8h\n\t"
+#define FEW_PAIR(op, h) "ldp q28, q29, [%[y]], #32\n\t" \
+    FEW_MUL(op, h, 8, 0, 4) FEW_MUL(op, h, 9, 1, 5) FEW_MUL(op, h, 18, 2, 6) FEW_MUL(op, h, 19, 3, 7)
+#define FEW_ONE(op, h) "ldr q28, [%[y]], #16\n\t" \
+    FEW_MUL_HALF(op, h, 8, 0) FEW_MUL_HALF(op, h, 9, 1) FEW_MUL_HALF(op, h, 18, 2) FEW_MUL_HALF(op, h, 19, 3)
+#define FEW_X "ldr q8, [%[x0], %[off]]\n\tldr q9, [%[x1], %[off]]\n\tldr q18, [%[x2], %[off]]\n\tldr q19, [%[x3], %[off]]\n\t" \
+    "add %[off], %[off], %[step]\n\tsubs %[n], %[n], #1\n\t"
 
-// Adds the products of n elements of four rows with nc columns, which are `column` elements apart. Lane i % 4 of sum[i / 4] is for
-// row i / nc and column i % nc.
-static inline __attribute__((always_inline)) void few_add(
-    float32x4_t *sum, const uint16_t *const *x, size_t step, const uint16_t *y, int64_t column, int64_t n, const int nc) {
-    float16x8_t t[FEW_ROWS * FEW_COLS], v[FEW_COLS];
-    UNROLL for (int i = 0; i < FEW_ROWS * nc; i++) {
-        t[i] = vreinterpretq_f16_s32(vdupq_n_s32(0));
-    }
-    size_t at = 0;
-    for (int64_t i = 0; i < n; i += 8, at += step) {
-        UNROLL for (int c = 0; c < nc; c++) {
-            v[c] = f16_at(y + c * column + i);
-        }
-        UNROLL for (int r = 0; r < FEW_ROWS; r++) {
-            const float16x8_t u = f16_at(x[r] + at);
-            UNROLL for (int c = 0; c < nc; c++) {
-                t[r * nc + c] = vfmaq_f16(t[r * nc + c], u, v[c]);
-            }
-        }
-    }
-    UNROLL for (int i = 0; i < FEW_ROWS * nc; i += 4) {
-        const float16x8_t all = vpaddq_f16(vpaddq_f16(t[i], t[i + 1]), vpaddq_f16(t[i + 2], t[i + 3]));
-        sum[i / 4] = vaddq_f32(sum[i / 4], vpaddq_f32(vcvt_f32_f16(vget_low_f16(all)), vcvt_high_f32_f16(all)));
-    }
-}
+// Lane i of vector h0 gets the sum of the lanes of vector hi. The three levels of all pairs alternate to hide the latency.
+#define FEW_ADD(h, a, b) "faddp v" #h #a ".8h, v" #h #a ".8h, v" #h #b ".8h\n\t"
+#define FEW_PAIR_1(h) FEW_ADD(h, 0, 1) FEW_ADD(h, 2, 3) FEW_ADD(h, 4, 5) FEW_ADD(h, 6, 7)
+#define FEW_PAIR_2(h) FEW_ADD(h, 0, 2) FEW_ADD(h, 4, 6)
+#define FEW_PAIR_3(h) FEW_ADD(h, 0, 4)
+#define FEW_PAIR_PUT(h) "ldp q28, q29, [%[sum]]\n\t" FEW_TO_F32(h) "stp q28, q29, [%[sum]], #32\n\t"
+#define FEW_ONE_1(h) FEW_ADD(h, 0, 1) FEW_ADD(h, 2, 3)
+#define FEW_ONE_2(h) FEW_ADD(h, 0, 2)
+#define FEW_ONE_3(h) FEW_ADD(h, 0, 0)
+#define FEW_ONE_PUT(h) "ldr q28, [%[sum]]\n\t" FEW_TO_F32_HALF(h) "str q28, [%[sum]], #16\n\t"
 
-// s[r * NR + c]: row r, column c.
-static inline __attribute__((always_inline)) void few_rows(
-    int64_t n, float *s, const struct x_layout *at, const uint16_t *y, const int nc) {
-    const uint16_t *x[FEW_ROWS];
-    const int64_t column = padded(n);
-    float32x4_t sum[FEW_COLS];
-    UNROLL for (int c = 0; c < nc; c++) {
-        sum[c] = vdupq_n_f32(0.0f);
+// Applies macro FEW_PAIR##f to the pairs of nc columns, and FEW_ONE##f to the last column of an odd number.
+#define FEW_EACH_1(f, ...) FEW_ONE##f(__VA_ARGS__)
+#define FEW_EACH_2(f, ...) FEW_PAIR##f(__VA_ARGS__)
+#define FEW_EACH_3(f, ...) FEW_PAIR##f(__VA_ARGS__) FEW_ONE##f(__VA_ARGS__ 1)
+#define FEW_EACH_4(f, ...) FEW_PAIR##f(__VA_ARGS__) FEW_PAIR##f(__VA_ARGS__ 1)
+#define FEW_EACH_5(f, ...) FEW_EACH_4(f, __VA_ARGS__) FEW_ONE##f(__VA_ARGS__ 2)
+#define FEW_EACH_6(f, ...) FEW_EACH_4(f, __VA_ARGS__) FEW_PAIR##f(__VA_ARGS__ 2)
+
+// Four rows of n groups. row: bytes between rows; step: bytes between groups.
+struct few_rows {
+    const char *x;
+    size_t row, step;
+    int64_t n;
+};
+
+// few_add_<columns> adds the products with the columns of a tile to sum[column][row].
+#define FEW_ADD_COLUMNS(nc) \
+    static void few_add_##nc(float (*sum)[FEW_ROWS], const struct few_rows *rows, const uint16_t *y) { \
+        const char *x = rows->x; \
+        size_t off = 0; \
+        for (int64_t left = rows->n; left > 0; left -= FEW_SUM) { \
+            float (*to)[FEW_ROWS] = sum; \
+            int64_t n = min_i64(left, FEW_SUM); \
+            __asm__ volatile( \
+                FEW_X FEW_EACH_##nc(, fmul,) "b.eq 2f\n\t" \
+                "1:\n\t" FEW_X FEW_EACH_##nc(, fmla,) "b.ne 1b\n\t" \
+                "2:\n\t" FEW_EACH_##nc(_1,) FEW_EACH_##nc(_2,) FEW_EACH_##nc(_3,) "fmov v30.8h, #1.0\n\t" FEW_EACH_##nc(_PUT,) \
+                : [y] "+r"(y), [n] "+r"(n), [off] "+r"(off), [sum] "+r"(to) \
+                : [step] "r"(rows->step), [x0] "r"(x), [x1] "r"(x + rows->row), [x2] "r"(x + 2 * rows->row), \
+                  [x3] "r"(x + 3 * rows->row) \
+                : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", \
+                  "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", \
+                  "v31"); \
+        } \
     }
-    UNROLL for (int r = 0; r < FEW_ROWS; r++) {
-        x[r] = at->x + (size_t) r * at->row;
-    }
-    for (int64_t i = 0; i < column; i += FEW_SUM) {
-        UNROLL for (int r = 0; r < FEW_ROWS; r++) {
-            for (size_t line = 0; line < FEW_SUM * sizeof *y; line += 64) {
-                __builtin_prefetch((const char *) x[r] + FEW_AHEAD + line, 0, 3);
-            }
-        }
-        few_add(sum, x, at->step, y + i, column, min_i64(column - i, FEW_SUM), nc);
-        UNROLL for (int r = 0; r < FEW_ROWS; r++) {
-            x[r] += FEW_SUM / 8 * at->step;
-        }
-    }
-    float out[FEW_ROWS * FEW_COLS];
-    UNROLL for (int c = 0; c < nc; c++) {
-        vst1q_f32(out + 4 * c, sum[c]);
-    }
-    for (int r = 0; r < FEW_ROWS; r++) {
-        memcpy(s + r * NR, out + r * nc, (size_t) nc * sizeof *out);
-    }
-}
+FEW_ADD_COLUMNS(1)
+FEW_ADD_COLUMNS(2)
+FEW_ADD_COLUMNS(3)
+FEW_ADD_COLUMNS(4)
+FEW_ADD_COLUMNS(5)
+FEW_ADD_COLUMNS(6)
+// clang-format on
 
 // Multiplies n_rows rows, a multiple of FEW_ROWS, with the ny columns of a panel. If the rows are unpacked, n is a multiple of 8.
 static void few_run(int64_t n, float (*tile)[NR], int n_rows, const struct x_layout *at, const uint16_t *y, int ny) {
-    const int n_parts = (ny + FEW_COLS - 1) / FEW_COLS, most = (ny + n_parts - 1) / n_parts;
-    for (int r = 0; r < n_rows; r += FEW_ROWS) {
-        const struct x_layout four = {at->x + (size_t) r * at->row, at->row, at->step};
-        for (int c = 0, nc; c < ny; c += nc) {
-            float *to = &tile[r][c];
-            const uint16_t *columns = y + c * padded(n);
-            nc = min_int(ny - c, most);
-            switch (nc) {
-                case 1: few_rows(n, to, &four, columns, 1); break;
-                case 2: few_rows(n, to, &four, columns, 2); break;
-                case 3: few_rows(n, to, &four, columns, 3); break;
-                default: few_rows(n, to, &four, columns, 4); break;
+    static void (*const add[])(float(*)[FEW_ROWS], const struct few_rows *, const uint16_t *) = {
+        few_add_1, few_add_2, few_add_3, few_add_4, few_add_5, few_add_6};
+    float sum[MR / FEW_ROWS][NR][FEW_ROWS] = {{{0}}};
+    for (int64_t i = 0; i < n_groups(n); i += CHUNK) {
+        const int64_t m = min_i64(n_groups(n) - i, CHUNK);
+        for (int r = 0; r < n_rows; r += FEW_ROWS) {
+            const uint16_t *x = at->x + (size_t) r * at->row + (size_t) i * at->step, *columns = y + i * ny * STEP;
+            const struct few_rows rows = {(const char *) x, at->row * sizeof *x, at->step * sizeof *x, m};
+            for (int c = 0, nc; c < ny; c += nc) {
+                nc = few_cols(c, ny);
+                add[nc - 1](sum[r / FEW_ROWS] + c, &rows, columns);
+                columns += m * nc * STEP;
             }
+        }
+    }
+    for (int r = 0; r < n_rows; r++) {
+        for (int c = 0; c < ny; c++) {
+            tile[r][c] = sum[r / FEW_ROWS][c][r % FEW_ROWS];
         }
     }
 }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16__fhm.c: products of f16 rows with several columns, in tiles of 8 by 16 (gemm_f16.h). Sums of 48 products are f16, longer
-// sums f32. FMLAL with a factor of 1 adds f16 sums to f32 sums without a conversion. Four pipes execute FMLAL, but only one pipe
-// executes conversions. Four multiply-adds per cycle with a latency of four cycles require 16 sums in progress: 8 rows times two
-// vectors. With at most 8 columns, even and odd elements have separate sums.
+// gemm_f16__fhm.c: products of f16 rows with several columns, in tiles of 8 by 16 (gemm_f16.h). Sums of 48 products (with at
+// most 8 columns: 96) are f16, longer sums f32. FMLAL with a factor of 1 adds f16 sums to f32 sums without a conversion. Four
+// pipes execute FMLAL, but only one pipe executes conversions. Four multiply-adds per cycle with a latency of four cycles
+// require 16 sums in progress: 8 rows times two vectors. With at most 8 columns, even and odd elements have separate sums.
 
 #define MR 8
 #define NR 16
+
+// Add vector h0 to vectors 28 and 29, or its first half to vector 28. Vector 30: ones.
+#define FEW_TO_F32_HALF(h) "fmlal v28.4s, v" #h "0.4h, v30.4h\n\t"
+#define FEW_TO_F32(h) FEW_TO_F32_HALF(h) "fmlal2 v29.4s, v" #h "0.4h, v30.4h\n\t"
 
 #include "cpu/arm/gemm_f16.h"
 #include "cpu/kernels.h"
@@ -74,6 +78,9 @@
     NEXT GROUP(FIRST, 18, , 2, ONE(8, 0)) GROUP(SECOND, 19, , 3, ONE(9, 32)) GROUP(FIRST, 28, , 4, ONE(18, 64)) \
     GROUP(SECOND, 29, , 5, ONE(19, 96)) GROUP(FIRST, 30, , 6, ONE(28, 128)) GROUP(SECOND_NEXT, 31, , 7, ONE(29, 160))
 #define FOLD(r) "fadd v2" #r ".8h, v2" #r ".8h, v1" #r ".8h\n\t"
+#define EACH_PAIR(f, h) f(h##0, h##1, 0) f(h##2, h##3, 32) f(h##4, h##5, 64) f(h##6, h##7, 96)
+#define PAIR_LOAD(a, b, off) "ldp q" #a ", q" #b ", [%[part], #" #off "]\n\t"
+#define PAIR_STORE(a, b, off) "stp q" #a ", q" #b ", [%[part], #" #off "]\n\t"
 #define TO_F32_8(r, off) TO_F32(r, 2, 30, 31, 10, off)
 
 #pragma GCC diagnostic push
@@ -101,12 +108,18 @@ static void add_16(float tile[MR][NR], const uint16_t *x, size_t b, size_t step,
 static void add_8(float tile[MR][NR], const uint16_t *x, size_t b, size_t step, const uint16_t *y, int64_t n) {
     const uint16_t *next;
     int64_t left;
-    const char *part = NULL; // unused here
+    float16_t part[MR][8];
     __asm__ volatile(
         EACH(X_ROW) ONE(8, 0) ONE(9, 32) ONE(18, 64) ONE(19, 96) ONE(28, 128) ONE(29, 160)
         "1:\n\t"
         SUMS(6, 2, EIGHT_OF_8)
-        EACH(FOLD) "fmov v10.8h, #1.0\n\t"
+        EACH(FOLD)
+        "cbz %[n], 4f\n\t"
+        EACH_PAIR(PAIR_STORE, 2)
+        SUMS(6, 3, EIGHT_OF_8)
+        EACH(FOLD) EACH_PAIR(PAIR_LOAD, 1) EACH(FOLD)
+        "4:\n\t"
+        "fmov v10.8h, #1.0\n\t"
         TO_F32_8(0, 0) TO_F32_8(1, 64) TO_F32_8(2, 128) TO_F32_8(3, 192)
         TO_F32_8(4, 256) TO_F32_8(5, 320) TO_F32_8(6, 384) TO_F32_8(7, 448)
         "cbnz %[n], 1b\n\t"
@@ -123,7 +136,7 @@ static inline __attribute__((always_inline)) void tile_run(
     if (head->is_by_column) {
         few_run(n, tile, MR, at, y, ny);
     } else if (n > 0) {
-        (ny > 8 ? add_16 : add_8)(tile, at->x, at->row * sizeof *y, at->step * sizeof *y, y, (n + STEP - 1) / STEP);
+        (ny > 8 ? add_16 : add_8)(tile, at->x, at->row * sizeof *y, at->step * sizeof *y, y, n_groups(n));
     }
     tile_store(n, tile, MR, at, head, s, ld_s, nx, ny);
 }

@@ -5,18 +5,22 @@
 #define MR 16
 #define NR 8
 
+// Add vector h0 to vectors 28 and 29, or its first half to vector 28.
+#define FEW_TO_F32_HALF(h) "fcvtl v31.4s, v" #h "0.4h\n\tfadd v28.4s, v28.4s, v31.4s\n\t"
+#define FEW_TO_F32(h) FEW_TO_F32_HALF(h) "fcvtl2 v31.4s, v" #h "0.8h\n\tfadd v29.4s, v29.4s, v31.4s\n\t"
+
 #include "base/min.h"
 #include "cpu/arm/gemm_f16.h"
 #include "cpu/kernels.h"
 
 // A step is STEP (8) elements. A quad is four steps.
-// With panels, the products of SUM steps are added in f16 registers. CHUNK / SUM of these sums are added in f16 in memory
+// With panels, the products of SUM steps are added in f16 registers. PART / SUM of these sums are added in f16 in memory
 // (`part`), and `part` is then added to the f32 sums.
 // With unpacked rows, the products of a quad are added in f16 registers. QUADS of these sums are added in `part`, and `part` is
 // then added to the f32 sums.
 // Adding several short sums rounds less than one long sum.
 #define SUM 3            // steps
-#define CHUNK 24         // steps
+#define PART 24          // steps
 #define ROWS 8           // unpacked rows at a time; limited by L1 sets
 #define ROWS_MAX_COLS 64 // with more columns, panels are faster
 #define QUAD 32          // elements
@@ -136,9 +140,9 @@ static void run__fp16(CPU_GEMM_ARGS) {
         tile_store(n, tile, MR, &at, head, s, ld_s, nx, ny);
         return;
     }
-    for (int64_t left = (n + STEP - 1) / STEP; left > 0; left -= CHUNK) {
+    for (int64_t left = n_groups(n); left > 0; left -= PART) {
         float16_t part[MR][NR] = {{0}};
-        for (int64_t i = 0; i < CHUNK && i < left; i += SUM, x += SUM * STEP * MR, y += SUM * STEP * NR) {
+        for (int64_t i = 0; i < PART && i < left; i += SUM, x += SUM * STEP * MR, y += SUM * STEP * NR) {
             add_steps(part, x, y, min_i64(left - i, SUM));
         }
         for (int r = 0; r < MR; r++) {
