@@ -26,12 +26,12 @@
 #include <string.h>
 
 #define STEP 8          // elements of a group
-#define CHUNK 180       // groups; a chunk of a tile and of its rows fits in the L1 cache
+#define CHUNK 176       // groups; a chunk of a tile and of its rows fits in the L1 cache
 #define LARGEST 8.0f    // limit of the scaled elements of a column
 #define PACK_AHEAD 1024 // prefetch distance in bytes
 #define FEW_ROWS 4
 #define FEW_COLS 6
-#define FEW_SUM 20 // groups per f16 sum
+#define FEW_SUM 16 // groups per f16 sum
 
 // ---- panels ----
 
