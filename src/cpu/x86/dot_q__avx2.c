@@ -51,6 +51,29 @@ DOT_32(mxfp4)
 DOT_32_MIN(q4_1)
 DOT_32_MIN(q5_1)
 
+// ---- blocks of 64 and 128 ----
+
+#define SCALES_OF_F16(x, j) _mm256_set1_ps(f16_as_float(&(x)->d))
+#define SCALES_OF_NVFP4(x, j) \
+    _mm256_permutevar8x32_ps(scales_nvfp4(_mm_cvtsi32_si128((int) u32_at((x)->d))), \
+        _mm256_add_epi32(_mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1), _mm256_set1_epi32(2 * (j))))
+#define DOT_CELLS(type, n_cells, scales_of) \
+    static void vec_dot_##type##__avx2(CPU_DOT_ARGS) { \
+        const block_##type *x = vx; \
+        const block_q8_0 *y = vy; \
+        __m256 sum = _mm256_setzero_ps(); \
+        for (int i = 0; i < n / (32 * (n_cells)); i++) { \
+            _Pragma("GCC unroll 4") for (int j = 0; j < (n_cells); j++, y++) { \
+                const __m256 d = _mm256_mul_ps(scales_of(&x[i], j), _mm256_set1_ps(f16_as_float(&y->d))); \
+                sum = _mm256_fmadd_ps(quads(pairs_signed(cell_##type(&x[i], j), load32(y->qs))), d, sum); \
+            } \
+        } \
+        *s = sum8(sum); \
+    }
+DOT_CELLS(q1_0, 4, SCALES_OF_F16)
+DOT_CELLS(q2_0, 2, SCALES_OF_F16)
+DOT_CELLS(nvfp4, 2, SCALES_OF_NVFP4)
+
 // ---- blocks of 256 ----
 
 #define DOT_256(type) \
@@ -70,9 +93,20 @@ DOT_256(q2_K)
 DOT_256(q3_K)
 DOT_256(q6_K)
 DOT_256(iq4_xs)
+DOT_256(tq2_0)
+#define DOT_IQ(TYPE, type, n_runs, offset) DOT_256(type)
+IQ_FORMATS(DOT_IQ)
 
 void CPU_TIER_FILL(dot_q)(struct cpu_kernels *k) {
 #define ROW(TYPE, type) k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__avx2;
+#define ROW_IQ(TYPE, type, n_runs, offset) ROW(TYPE, type)
+    cpu_codebooks_init();
     EACH_UNPACKED(ROW)
+    IQ_FORMATS(ROW_IQ)
+    ROW(TQ2_0, tq2_0)
+    ROW(Q1_0, q1_0)
+    ROW(Q2_0, q2_0)
+    ROW(NVFP4, nvfp4)
 #undef ROW
+#undef ROW_IQ
 }

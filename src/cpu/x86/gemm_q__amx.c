@@ -113,13 +113,13 @@ GEMM_Q_RUN(32, K, false, false)
 GEMM_Q_RUN(32_min, K, true, false)
 
 void cpu_tier_amx_gemm_q(struct cpu_kernels *k) {
-    const enum ggml_type other[] = {GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q6_K};
-    struct cpu_gemm kept[3];
-    for (int i = 0; i < 3; i++) {
-        kept[i] = k->gemm[other[i]];
-    }
-    gemm_q_fill(k, run_8bit, run_32, run_32_min, NULL, NULL);
-    for (int i = 0; i < 3; i++) {
-        k->gemm[other[i]] = kept[i];
+    const struct panel_runs runs = {.run_8bit = run_8bit, .run_32 = run_32, .run_32_min = run_32_min};
+    struct cpu_gemm kept[GGML_TYPE_COUNT];
+    memcpy(kept, k->gemm, sizeof kept);
+    gemm_q_fill(k, &runs);
+    for (int type = 0; type < GGML_TYPE_COUNT; type++) {
+        if (k->gemm[type].run == NULL) {
+            k->gemm[type] = kept[type];
+        }
     }
 }

@@ -19,7 +19,7 @@
 #    define HAS_PLAIN(form) false
 #else
 #    include "cpu/x86/one_column.h"
-#    define HAS_PLAIN(form) (WIDE || (form).is_256) // VNNI is fast enough for blocks of 32
+#    define HAS_PLAIN(form) (!(form).is_packed && (WIDE || (form).is_256)) // VNNI is fast enough for blocks of 32
 #endif
 #define FEW 3         // up to FEW columns, the sums are in registers
 #define FOUR 4        // rows whose sums are added across lanes together
@@ -27,20 +27,26 @@
 #define Y_SIZE 24576u // bytes of columns that stay in the L1 cache
 #define EACH_COL(c) _Pragma("GCC unroll 4") for (int c = 0; c < n_cols; c++)
 
-// n_vecs: vectors of a chunk. n_sums: vectors whose products are added in 16 bits before they are widened (without VNNI).
+// n_vecs: vectors of a chunk. n_sums: vectors whose products are added in 16 bits before they are widened (without VNNI). is_packed:
+// the runs of a row are in lanes already, so one column needs no order of its own.
 struct form {
     int n_vecs, n_sums;
-    bool is_wide, has_min, is_256;
+    bool is_wide, has_min, is_256, is_packed;
 };
-static const struct form form_8bit = {8 << WIDE, 1, WIDE, false, false}; // q8_0, iq4_nl
-static const struct form form_4bit = {8, 8, false, false, false};
-static const struct form form_5bit = {8, 4, false, false, false}; // q5_0, mxfp4
-static const struct form form_4bit_min = {8, 8, false, true, false};
-static const struct form form_5bit_min = {8, 4, false, true, false};
-static const struct form form_k_8bit = {4 << WIDE, 1, WIDE, false, true}; // iq4_xs
-static const struct form form_k_3bit = {4, 4, false, false, true};
-static const struct form form_k_6bit = {4, 2, false, false, true};
-static const struct form form_k_min = {4, 4, false, true, true};
+static const struct form form_8bit = {8 << WIDE, 1, .is_wide = WIDE}; // q8_0, iq4_nl
+static const struct form form_4bit = {8, 8, .is_wide = false};
+static const struct form form_5bit = {8, 4, .is_wide = false}; // q5_0, mxfp4
+static const struct form form_4bit_min = {8, 8, .has_min = true};
+static const struct form form_5bit_min = {8, 4, .has_min = true};
+static const struct form form_k_8bit = {4 << WIDE, 1, .is_wide = WIDE, .is_256 = true}; // iq4_xs
+static const struct form form_k_3bit = {4, 4, .is_256 = true};                          // q3_K, tq2_0
+static const struct form form_k_6bit = {4, 2, .is_256 = true};
+static const struct form form_k_min = {4, 4, .has_min = true, .is_256 = true};
+static const struct form form_iq_64 = {4, 1, .is_256 = true}; // by the offset of unpack_iq.h
+static const struct form form_iq_16 = {4, 4, .is_256 = true};
+static const struct form form_iq_1 = {4, 4, .is_256 = true};
+static const struct form form_q1_0 = {8, 8, .is_packed = true};
+static const struct form form_16 = {4, 4, .is_packed = true}; // q2_0, nvfp4
 #define Y_CHUNK(form) ((size_t) V_BYTES * (size_t) (2 + (form).n_vecs))
 #define PLAIN_SIZE (256 + 16 * sizeof(int16_t))
 #define Y_CHUNKS(form) ((form).is_256 ? CHUNKS * Y_CHUNK(form) : Y_CHUNK(form))
@@ -104,7 +110,34 @@ PACK_OFFSET(iq4_nl, form_8bit, 128, true)
 PACK_OFFSET(offset_8, form_4bit, 8, true)
 PACK_OFFSET(offset_16, form_5bit, 16, true)
 PACK_OFFSET(offset_12, form_5bit, 12, true)
+PACK_32(q1_0, block_q8_0, GGML_TYPE_Q8_0, form_q1_0, false, transpose_quads(b[j].qs, 8);
+        put_int(to + V_BYTES + 4 * j, -sum_bytes(b[j].qs)))
 PACK_32(min, block_q8_1, GGML_TYPE_Q8_1, form_4bit_min, true, put_float(to + V_BYTES + 4 * j, f16_as_float(&b[j].s)))
+
+// Lanes have 16 elements. n_across: the argument of transpose_quads.
+#define PACK_16(name, n_across, offset) \
+    static void pack_##name(CPU_TABLE, int64_t n, void *panel, const float *y) { \
+        char *to = panel; \
+        for (int64_t i = 0; i < n; i += 16 * LANES, to += Y_UNIT(form_16)) { \
+            const int m = n - i < 16 * LANES ? (int) (n - i) : 16 * LANES; \
+            block_q8_0 b[LANES / 2]; \
+            k->traits[GGML_TYPE_Q8_0].from_float(y + i, b, m); \
+            if (m < 16 * LANES) { \
+                memset(to, 0, Y_UNIT(form_16)); \
+            } \
+            for (int j = 0; j < m / 32; j++) { \
+                transpose_quads(b[j].qs, n_across); \
+                for (int lane = 2 * j; lane < 2 * j + 2; lane++) { \
+                    const int8_t *q = b[j].qs + 16 * (lane % 2); \
+                    put_float(to + 4 * lane, f16_as_float(&b[j].d)); \
+                    put_int(to + V_BYTES + 4 * lane, -(offset) *sum_16(q)); \
+                    put_run(to, lane, q, 4, false); \
+                } \
+            } \
+        } \
+    }
+PACK_16(q2_0, 4, 1)
+PACK_16(nvfp4, 1, 12)
 
 #define PACK_256(name, form, order, offset) \
     static void pack_##name(CPU_TABLE, int64_t n, void *panel, const float *y) { \
@@ -135,6 +168,10 @@ PACK_256(k_pairs, form_k_min, order_eights, 0)
 PACK_256(k_offset_4, form_k_3bit, order_eights, 4)
 PACK_256(k_offset_32, form_k_6bit, order_eights, 32)
 PACK_256(k_8bit, form_k_8bit, order_low_high, 128)
+PACK_256(k_offset_1, form_k_3bit, order_eights, 1)
+PACK_256(iq_64, form_iq_64, order_cells, 64)
+PACK_256(iq_16, form_iq_16, order_cells, 16)
+PACK_256(iq_1, form_iq_1, order_cells, 1)
 
 // ---- a chunk of a row and some columns ----
 
@@ -318,6 +355,12 @@ GEMV_256(q2_K, k_min)
 GEMV_256(q3_K, k_3bit)
 GEMV_256(q6_K, k_6bit)
 GEMV_256(iq4_xs, k_8bit)
+GEMV_256(tq2_0, k_3bit)
+#define GEMV_IQ(TYPE, type, n_runs, offset) GEMV_256(type, iq_##offset)
+IQ_FORMATS(GEMV_IQ)
+GEMV(q1_0, q1_0, LANES / 4, QK_Q1_0, 1)
+GEMV(q2_0, 16, LANES / 4, QK_Q2_0, 1)
+GEMV(nvfp4, 16, LANES / 4, QK_NVFP4, 1)
 
 // ---- one column ----
 
@@ -357,6 +400,9 @@ ONE_256(q2_K, k_min)
 ONE_256(q3_K, k_3bit)
 ONE_256(q6_K, k_6bit)
 ONE_256(iq4_xs, k_8bit)
+ONE_256(tq2_0, k_3bit)
+#    define ONE_IQ(TYPE, type, n_runs, offset) ONE_256(type, iq_##offset)
+IQ_FORMATS(ONE_IQ)
 #    if WIDE
 #        define ONE_B(type) one_##type
 ONE_32(q8_0, 8bit, SCALES, (void) 0)
@@ -390,7 +436,14 @@ void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
     ROW_256(Q3_K, q3_K, k_offset_4, k_3bit)
     ROW_256(Q6_K, q6_K, k_offset_32, k_6bit)
     ROW_256(IQ4_XS, iq4_xs, k_8bit, k_8bit)
+    ROW_256(TQ2_0, tq2_0, k_offset_1, k_3bit)
+#define ROW_IQ(TYPE, type, n_runs, offset) ROW_256(TYPE, type, iq_##offset, iq_##offset)
+    IQ_FORMATS(ROW_IQ)
+    ROW(Q1_0, q1_0, q1_0, q1_0, 32 * LANES, gemv_q1_0)
+    ROW(Q2_0, q2_0, q2_0, 16, 16 * LANES, gemv_q2_0)
+    ROW(NVFP4, nvfp4, nvfp4, 16, 16 * LANES, gemv_nvfp4)
 #undef ROW
 #undef ROW_32
 #undef ROW_256
+#undef ROW_IQ
 }

@@ -4,6 +4,7 @@
 // multiplication scales them. Vector j holds quad j, the elements 4 j to 4 j + 3, of each run.
 //
 // Formats with blocks of 32: a run is a block, and a unit, the part of a row that lanes_<type> unpacks, is LANES blocks.
+// q1_0: as blocks of 32. q2_0 and nvfp4: a run has 16 elements, and a unit is LANES runs.
 // Formats with blocks of 256: all runs have 16 elements, and a unit is a block: one or two chunks. Lanes are not in the order of the
 // row: lane l has run order_<...>[l].
 //
@@ -12,7 +13,7 @@
 #pragma once
 
 #include "cpu/x86/floats.h"
-#include "cpu/x86/unpack.h"
+#include "cpu/x86/unpack_iq.h"
 
 #define LANES V_LANES
 #define CHUNKS (16 / LANES) // of a block of 256
@@ -23,12 +24,14 @@
 #    define VI_LOAD _mm512_loadu_si512
 #    define VI_AND _mm512_and_si512
 #    define VI_ZERO _mm512_setzero_si512
+#    define VI_SHUFFLE(a, b, order) _mm512_castps_si512(_mm512_shuffle_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), order))
 #else
 #    define VI __m256i
 #    define VI_OP(op) _mm256_##op
 #    define VI_LOAD load32
 #    define VI_AND _mm256_and_si256
 #    define VI_ZERO _mm256_setzero_si256
+#    define VI_SHUFFLE(a, b, order) _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), order))
 #endif
 #if defined __AVX512VNNI__ || defined __AVXVNNI__
 #    define WIDE 0
@@ -44,6 +47,7 @@ struct x_chunk {
 static const uint8_t order_nibbles[16] = {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15};  // q4_K, q5_K
 static const uint8_t order_eights[16] = {0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15};   // q2_K, q3_K, q6_K
 static const uint8_t order_low_high[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15}; // iq4_xs
+static const uint8_t order_cells[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};    // unpack_iq.h
 
 #define BYTE_ALL(v) VI_OP(set1_epi8)((char) (v))
 #define LOW4(v) VI_AND(v, BYTE_ALL(15))
@@ -57,11 +61,12 @@ static const uint8_t order_low_high[16] = {0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7
 
 // ---- quads ----
 
-// Loads 16 bytes of each of LANES / 4 blocks, which are 4 * size bytes apart.
-UNPACK_INLINE VI pieces(const char *at, const size_t size) {
-    const __m256i two = both(at, at + 4 * size);
+// Loads 16 bytes from each of LANES / 4 addresses, `step` bytes apart.
+UNPACK_INLINE VI pieces(const void *from, const size_t step) {
+    const char *at = from;
+    const __m256i two = both(at, at + step);
 #ifdef __AVX512F__
-    return _mm512_inserti64x4(_mm512_castsi256_si512(two), both(at + 8 * size, at + 12 * size), 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(two), both(at + 2 * step, at + 3 * step), 1);
 #else
     return two;
 #endif
@@ -79,7 +84,8 @@ UNPACK_INLINE void quads_across(VI t[4], VI a0, VI a1, VI a2, VI a3) {
 
 UNPACK_INLINE void quads_of_blocks(VI t[4], const void *blocks, const size_t size, const size_t off) {
     const char *at = (const char *) blocks + off;
-    quads_across(t, pieces(at, size), pieces(at + size, size), pieces(at + 2 * size, size), pieces(at + 3 * size, size));
+    const size_t step = 4 * size;
+    quads_across(t, pieces(at, step), pieces(at + size, step), pieces(at + 2 * size, step), pieces(at + 3 * size, step));
 }
 
 // Stores quad j of elements of 8 bits: signed words (WIDE), or bytes, which the caller made unsigned.
@@ -161,10 +167,10 @@ UNPACK_INLINE V f16_of_blocks(const char *b, const int size) {
     return _mm256_cvtph_ps(OF_BLOCKS(_mm_setr_epi16, word_at, b, size));
 }
 UNPACK_INLINE VI dwords_of_blocks(const char *b, const int size, const int at) {
-    const size_t step = (size_t) size;
+    const size_t step = 4 * (size_t) size;
     b += at;
-    const __m256i b0 = _mm256_unpacklo_epi32(pieces(b, step), pieces(b + step, step));
-    const __m256i b2 = _mm256_unpacklo_epi32(pieces(b + 2 * step, step), pieces(b + 3 * step, step));
+    const __m256i b0 = _mm256_unpacklo_epi32(pieces(b, step), pieces(b + size, step));
+    const __m256i b2 = _mm256_unpacklo_epi32(pieces(b + 2 * size, step), pieces(b + 3 * size, step));
     return _mm256_unpacklo_epi64(b0, b2);
 }
 UNPACK_INLINE V f16_of_dwords(__m256i v) {
@@ -261,6 +267,56 @@ UNPACK_INLINE void lanes_q5_1(struct x_chunk *x, const block_q5_1 *b) {
     add_fifth_bits(x->v, dwords_of_blocks((const char *) b, sizeof *b, offsetof(block_q5_1, qh)));
 }
 
+// ---- blocks of 64 and 128 ----
+
+// Lane l has the scale of block l / 4.
+UNPACK_INLINE long long f16_in_4(const uint16_t *h) {
+    return (long long) (*h * 0x0001000100010001ull);
+}
+#ifdef __AVX512F__
+#    define F16_IN_4(b) \
+        _mm512_cvtph_ps(_mm256_setr_epi64x(f16_in_4(&b[0].d), f16_in_4(&b[1].d), f16_in_4(&b[2].d), f16_in_4(&b[3].d)))
+#else
+#    define F16_IN_4(b) _mm256_cvtph_ps(_mm_set_epi64x(f16_in_4(&b[1].d), f16_in_4(&b[0].d)))
+#endif
+
+// The columns of q1_0 and q2_0 have the order of transpose_quads. A bit of q1_0 becomes 2 or 0, which is too large by 1.
+UNPACK_INLINE void lanes_q1_0(struct x_chunk *x, const block_q1_0 *b) {
+    VI q = pieces(b->qs, sizeof *b);
+    x->scale = F16_IN_4(b);
+    x->v[0] = VI_AND(VI_OP(slli_epi16)(q, 1), BYTE_ALL(2));
+    _Pragma("GCC unroll 7") for (int s = 1; s < 8; s++) {
+        x->v[s] = VI_AND(q, BYTE_ALL(2));
+        q = VI_OP(srli_epi16)(q, 1);
+    }
+}
+
+UNPACK_INLINE void lanes_q2_0(struct x_chunk *x, const block_q2_0 *b) {
+    VI q = pieces(b->qs, sizeof *b);
+    x->scale = F16_IN_4(b);
+    _Pragma("GCC unroll 4") for (int s = 0; s < 4; s++) {
+        x->v[s] = VI_AND(q, BYTE_ALL(3));
+        q = VI_OP(srli_epi16)(q, 2);
+    }
+}
+
+// A run is two words of 4 bytes: low nibbles first, then high nibbles.
+UNPACK_INLINE void lanes_nvfp4(struct x_chunk *x, const block_nvfp4 *b) {
+    const VI q0 = pieces(b->qs, sizeof *b), q1 = pieces(b->qs + 16, sizeof *b), table = table_all(table_mxfp4_plus_12);
+    const VI words[2] = {VI_SHUFFLE(q0, q1, 0x88), VI_SHUFFLE(q0, q1, 0xdd)};
+#ifdef __AVX512F__
+    const __m128i s = _mm_setr_epi32((int) u32_at(b[0].d), (int) u32_at(b[1].d), (int) u32_at(b[2].d), (int) u32_at(b[3].d));
+    const __m256i f16 = _mm256_slli_epi16(_mm256_cvtepu8_epi16(bytes_of_scales_nvfp4(s)), 7);
+    x->scale = _mm512_mul_ps(_mm512_cvtph_ps(f16), _mm512_set1_ps(NVFP4_FACTOR));
+#else
+    x->scale = scales_nvfp4(_mm_setr_epi32((int) u32_at(b[0].d), (int) u32_at(b[1].d), 0, 0));
+#endif
+    _Pragma("GCC unroll 2") for (int j = 0; j < 2; j++) {
+        x->v[j] = VI_OP(shuffle_epi8)(table, LOW4(words[j]));
+        x->v[2 + j] = VI_OP(shuffle_epi8)(table, HIGH4(words[j]));
+    }
+}
+
 // ---- blocks of 256 ----
 
 #define SHUFFLE16(v, ...) _mm_shuffle_epi8(v, _mm_setr_epi8(__VA_ARGS__))
@@ -280,9 +336,9 @@ UNPACK_INLINE V numbers(__m128i bytes, int i, V d) {
 #endif
 }
 
-UNPACK_INLINE void put_scales(struct x_chunk *x, __m128i bytes, const uint16_t *d) {
+UNPACK_INLINE void put_scales(struct x_chunk *x, __m128i bytes, float d) {
     for (int i = 0; i < CHUNKS; i++) {
-        x[i].scale = numbers(bytes, i, V_ALL(f16_as_float(d)));
+        x[i].scale = numbers(bytes, i, V_ALL(d));
     }
 }
 
@@ -304,7 +360,7 @@ UNPACK_INLINE void put_nibbles_scales(struct x_chunk *x, __m128i bytes, const ui
     x->scale = _mm512_permutexvar_ps(order, all);
     x->min = _mm512_permutexvar_ps(_mm512_add_epi32(order, _mm512_set1_epi32(8)), all);
 #else
-    put_scales(x, IN_NIBBLES(bytes, 0), d);
+    put_scales(x, IN_NIBBLES(bytes, 0), f16_as_float(d));
     put_mins(x, IN_NIBBLES(bytes, 8), d + 1);
 #endif
 }
@@ -366,6 +422,7 @@ UNPACK_K(q5_K,
 UNPACK_K(q6_K, x->v[j] = or_rotated(
                    nibbles_256(b->ql, j), VI_LOAD(b->qh), quad_index(EACH_LANE(QUAD_EIGHTS), j), EACH_LANE(TO_HIGH_2), 0x30))
 UNPACK_K(q2_K, x->v[j] = pairs_256(b->qs, j))
+UNPACK_K(tq2_0, x->v[j] = pairs_256(b->qs, j))
 UNPACK_K(q3_K,
     x->v[j] = or_rotated(pairs_256(b->qs, j), load_half(b->hmask), quad_index(EACH_LANE(QUAD_TWO), j), EACH_LANE(TO_THIRD), 4))
 UNPACK_K(iq4_xs, put_8bit(x->v, j, _mm512_shuffle_epi8(table_iq4_all(), nibbles_256(b->qs, j))))
@@ -413,14 +470,17 @@ UNPACK_INLINE void bytes_q6_K(struct x_chunk *x, const block_q6_K *b) {
     }
 }
 
-UNPACK_INLINE void bytes_q2_K(struct x_chunk *x, const block_q2_K *b) {
-    VI t[4];
-    pairs_across(t, b->qs);
-    for (int j = 0; j < 4; j++) {
-        x[0].v[j] = BITS_AT(t[j], 0, 3);
-        x[1].v[j] = BITS_AT(t[j], 4, 3);
-    }
-}
+#    define BYTES_OF_PAIRS(type) \
+        UNPACK_INLINE void bytes_##type(struct x_chunk *x, const block_##type *b) { \
+            VI t[4]; \
+            pairs_across(t, b->qs); \
+            for (int j = 0; j < 4; j++) { \
+                x[0].v[j] = BITS_AT(t[j], 0, 3); \
+                x[1].v[j] = BITS_AT(t[j], 4, 3); \
+            } \
+        }
+BYTES_OF_PAIRS(q2_K)
+BYTES_OF_PAIRS(tq2_0)
 
 UNPACK_INLINE void bytes_q3_K(struct x_chunk *x, const block_q3_K *b) {
     const __m128i h0 = _mm_loadu_si128((const void *) b->hmask), h1 = _mm_loadu_si128((const void *) (b->hmask + 16));
@@ -452,7 +512,28 @@ UNPACK_INLINE void bytes_iq4_xs(struct x_chunk *x, const block_iq4_xs *b) {
     }
 LANES_K(q4_K, put_nibbles_scales(x, scales, &b->d))
 LANES_K(q5_K, put_nibbles_scales(x, scales, &b->d))
-LANES_K(q2_K, put_scales(x, IN_EIGHTS(scales), &b->d); put_mins(x, IN_EIGHTS(mins_q2_K(b)), &b->dmin))
-LANES_K(q3_K, put_scales(x, IN_EIGHTS(scales), &b->d))
-LANES_K(q6_K, put_scales(x, IN_EIGHTS(scales), &b->d))
-LANES_K(iq4_xs, put_scales(x, IN_LOW_HIGH(scales), &b->d))
+LANES_K(q2_K, put_scales(x, IN_EIGHTS(scales), d_q2_K(b)); put_mins(x, IN_EIGHTS(mins_q2_K(b)), &b->dmin))
+LANES_K(q3_K, put_scales(x, IN_EIGHTS(scales), d_q3_K(b)))
+LANES_K(q6_K, put_scales(x, IN_EIGHTS(scales), d_q6_K(b)))
+LANES_K(iq4_xs, put_scales(x, IN_LOW_HIGH(scales), d_iq4_xs(b)))
+LANES_K(tq2_0, put_scales(x, scales, d_tq2_0(b)))
+
+// Two vectors of 32 elements, j and j + 4, are one vector of AVX-512.
+#ifdef __AVX512F__
+#    define TWO_CELLS(v, j) _mm512_inserti64x4(_mm512_castsi256_si512((v)[j]), (v)[(j) + 4], 1)
+#else
+#    define TWO_CELLS(v, j) (v)[j]
+#endif
+#define IN_CELLS_16(v) SHUFFLE16(v, 0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15)
+#define IN_CELLS_8(v) SHUFFLE16(v, 0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7, 4, 5, 6, 7)
+#define LANES_IQ(TYPE, type, n_runs, offset) \
+    UNPACK_INLINE void lanes_##type(struct x_chunk *x, const block_##type *b) { \
+        __m256i v[8]; \
+        unpack_##type(b, v); \
+        put_scales(x, IN_CELLS_##n_runs(scales_##type(b)), d_##type(b)); \
+        _Pragma("GCC unroll 2") for (int i = 0; i < CHUNKS; i++) { \
+            quads_across( \
+                x[i].v, TWO_CELLS(v, 4 * i), TWO_CELLS(v, 4 * i + 1), TWO_CELLS(v, 4 * i + 2), TWO_CELLS(v, 4 * i + 3)); \
+        } \
+    }
+IQ_FORMATS(LANES_IQ)

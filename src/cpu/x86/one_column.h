@@ -5,7 +5,7 @@
 // of x.
 #pragma once
 
-#include "cpu/x86/unpack.h"
+#include "cpu/x86/unpack_iq.h"
 
 UNPACK_INLINE __m256i pairs_signed(__m256i x, __m256i y) {
     return _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(y, x));
@@ -62,12 +62,16 @@ UNPACK_INLINE __m128i twice(__m128i v) {
         const __m128i scales = scales_##type(x); \
         __m256i dot = dot_256(v, words_##n_words(scales), qs, is_signed); \
         add_min_or_offset(type); \
-        return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(f16_as_float(&x->d) * d), sum); \
+        return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(d_##type(x) * d), sum); \
     }
 #define NOTHING(type)
-#define OFFSET(shift) dot = _mm256_sub_epi32(dot, _mm256_slli_epi32(dot_sums(scales, bsums), shift))
-#define OFFSET_4(type) OFFSET(2)
-#define OFFSET_32(type) OFFSET(5)
+#define OFFSET(factors, shift) dot = _mm256_sub_epi32(dot, _mm256_slli_epi32(dot_sums(factors, bsums), shift))
+#define OFFSET_4(type) OFFSET(scales, 2)
+#define OFFSET_32(type) OFFSET(scales, 5)
+#define OFFSET_8_64(type) OFFSET(twice(scales), 6) // 8 runs, offset 64
+#define OFFSET_16_64(type) OFFSET(scales, 6)
+#define OFFSET_8_16(type) OFFSET(twice(scales), 4)
+#define OFFSET_16_16(type) OFFSET(scales, 4)
 #define MIN(mins) \
     sum = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(dot_sums(mins, bsums)), _mm256_set1_ps(f16_as_float(&x->dmin) * d), sum)
 #define MIN_8(type) MIN(twice(mins_##type(x)))
@@ -78,8 +82,23 @@ ADD_256(q2_K, 16, false, MIN_16)
 ADD_256(q3_K, 16, false, OFFSET_4)
 ADD_256(q6_K, 16, false, OFFSET_32)
 ADD_256(iq4_xs, 8, true, NOTHING)
+#define ADD_CODEBOOK(TYPE, type, n_runs, offset) ADD_256(type, n_runs, false, OFFSET_##n_runs##_##offset)
+CODEBOOK_FORMATS(ADD_CODEBOOK)
 #undef MIN
 #undef OFFSET
+
+// All runs have the same scale, so the products of a block are added in 16 bits. The bytes are too large by 1.
+#define ADD_TERNARY(type) \
+    UNPACK_INLINE __m256 add_##type(__m256 sum, const block_##type *x, const int8_t *qs, const int16_t *bsums, float d) { \
+        __m256i v[8], p = _mm256_sub_epi16(_mm256_setzero_si256(), load32(bsums)); \
+        unpack_##type(x, v); \
+        for (int j = 0; j < 8; j++) { \
+            p = _mm256_add_epi16(p, _mm256_maddubs_epi16(v[j], load32(qs + 32 * j))); \
+        } \
+        return _mm256_fmadd_ps(_mm256_cvtepi32_ps(widened(p)), _mm256_set1_ps(d_##type(x) * d), sum); \
+    }
+ADD_TERNARY(tq1_0)
+ADD_TERNARY(tq2_0)
 
 // ---- 8 blocks of 32 ----
 

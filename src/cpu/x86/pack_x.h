@@ -221,27 +221,113 @@ UNPACK_INLINE void scales_across_6bit(__m256i to[4], const char *const *row, siz
         store_nibbles(to + (size_t) k * step, g, q, BY_TABLE, table_iq4, OFFSET_8BIT, false); \
     }
 
-#define PACK_256(type, R, has_min, numbers, bytes) \
+// A block has `length` elements. The last arguments pack a block of 8 rows.
+#define PACK_BLOCKS(type, length, R, has_min, ...) \
     static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
-        const int n_runs = QK_K / (R); \
+        const int n_runs = (length) / (R); \
         const size_t step = X_RUN(R, has_min); \
         const char *rows[MR]; \
         rows_at(rows, x, bx, nx); \
-        for (int64_t b = 0; b < n / QK_K; b++) { \
+        for (int64_t b = 0; b < n / (length); b++) { \
             const size_t at = (size_t) b * sizeof(block_##type); \
             char *to = (char *) panel + (size_t) (b * n_runs) * step; \
             for (int g = 0; g < MR; g += 8) { \
                 const char *const *row = rows + g; \
                 prefetch_rows(row, at, sizeof(block_##type)); \
-                const __m256 d = f16_across(row, at + offsetof(block_##type, d)); \
-                numbers; \
-                bytes \
+                __VA_ARGS__ \
             } \
         } \
     }
-PACK_256(q4_K, 32, true, NUMBERS_6BIT(q4_K), BYTES_BY_BITS(q4_K, 32, true))
-PACK_256(q5_K, 32, true, NUMBERS_6BIT(q5_K), BYTES_BY_BITS(q5_K, 32, true))
-PACK_256(q2_K, 16, true, NUMBERS_Q2_K(q2_K), BYTES_BY_BITS(q2_K, 16, true))
-PACK_256(q3_K, 16, false, NUMBERS(q3_K), BYTES_BY_BITS(q3_K, 16, false))
-PACK_256(q6_K, 16, false, NUMBERS(q6_K), BYTES_BY_BITS(q6_K, 16, false))
-PACK_256(iq4_xs, 32, false, NUMBERS(iq4_xs), BYTES_IQ4_XS)
+#define D_OF_F16(type) const __m256 d = f16_across(row, at + offsetof(block_##type, d))
+#define PACK_256(type, R, has_min, ...) PACK_BLOCKS(type, QK_K, R, has_min, D_OF_F16(type); __VA_ARGS__)
+PACK_256(q4_K, 32, true, NUMBERS_6BIT(q4_K); BYTES_BY_BITS(q4_K, 32, true))
+PACK_256(q5_K, 32, true, NUMBERS_6BIT(q5_K); BYTES_BY_BITS(q5_K, 32, true))
+PACK_256(q2_K, 16, true, NUMBERS_Q2_K(q2_K); BYTES_BY_BITS(q2_K, 16, true))
+PACK_256(q3_K, 16, false, NUMBERS(q3_K); BYTES_BY_BITS(q3_K, 16, false))
+PACK_256(q6_K, 16, false, NUMBERS(q6_K); BYTES_BY_BITS(q6_K, 16, false))
+PACK_256(iq4_xs, 32, false, NUMBERS(iq4_xs); BYTES_IQ4_XS)
+PACK_256(tq2_0, 32, false, NUMBERS(tq2_0); BYTES_BY_BITS(tq2_0, 32, false))
+
+// Codebooks return neighbouring elements of one row, so blocks are unpacked before their bytes are transposed. q: the bytes of 8
+// rows. `more` is added to each byte.
+static void store_unpacked(char *to, int g, const char *q, int n_runs, int more) {
+    const size_t step = X_RUN(QK_K / n_runs, false);
+    const char *row[8];
+    for (int r = 0; r < 8; r++) {
+        row[r] = q + QK_K * r;
+    }
+    for (int i = 0; i < 16; i++) {
+        char *run = to + (size_t) (i * n_runs / 16) * step;
+        __m256i v[4];
+        bytes_across(v, row, (size_t) (16 * i));
+        for (int j = 0; j < 4; j++) {
+            store_quads(run, g, n_runs == 16 ? j : i % 2 * 4 + j, _mm256_add_epi8(v[j], _mm256_set1_epi8((char) more)), false);
+        }
+    }
+}
+
+// 7-bit elements use the kernels of 8-bit elements.
+#define MORE_64 (OFFSET_8BIT - 64)
+#define MORE_16 0
+#define MORE_1 0
+#define BYTES_IQ(type, more) \
+    float ds[8]; \
+    char q[8 * QK_K]; \
+    for (int r = 0; r < 8; r++) { \
+        const block_##type *from = (const void *) (row[r] + at); \
+        __m256i v[8]; \
+        unpack_##type(from, v); \
+        for (int j = 0; j < 8; j++) { \
+            _mm256_storeu_si256((void *) (q + QK_K * r + 32 * j), v[j]); \
+        } \
+        ds[r] = d_##type(from); \
+    } \
+    const __m256 d = _mm256_loadu_ps(ds); \
+    NUMBERS(type); \
+    store_unpacked(to, g, q, n_runs, more);
+#define PACK_IQ(TYPE, type, n_runs, offset) PACK_BLOCKS(type, QK_K, QK_K / (n_runs), false, BYTES_IQ(type, MORE_##offset))
+IQ_FORMATS(PACK_IQ)
+
+// ---- 64 and 128 elements ----
+
+// The columns of q1_0 and q2_0 have the order of transpose_quads. A bit of q1_0 becomes 2 or 0, which is too large by 1.
+#define BYTES_Q1_0 \
+    __m256i q[4]; \
+    bytes_across(q, row, at + offsetof(block_q1_0, qs)); \
+    for (int i = 0; i < 4; i++) { \
+        char *run = to + (size_t) i * step; \
+        store_floats(run + 4 * g, d); \
+        store_quads(run, g, 0, BITS_UP(q[i], 1, 2), false); \
+        for (int s = 1; s < 8; s++, q[i] = _mm256_srli_epi16(q[i], 1)) { \
+            store_quads(run, g, s, BITS_AT(q[i], 0, 2), false); \
+        } \
+    }
+#define BYTES_Q2_0 \
+    __m256i q[4]; \
+    bytes_across(q, row, at + offsetof(block_q2_0, qs)); \
+    for (int i = 0; i < 4; i++) { \
+        char *run = to + (size_t) (i / 2) * step; \
+        store_floats(run + 4 * g, d); \
+        for (int s = 0; s < 4; s++, q[i] = _mm256_srli_epi16(q[i], 2)) { \
+            store_quads(run, g, i % 2 * 4 + s, BITS_AT(q[i], 0, 3), false); \
+        } \
+    }
+#define BYTES_NVFP4 \
+    __m256i q[8], table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *) table_mxfp4_plus_12)); \
+    bytes_across(q, row, at + offsetof(block_nvfp4, qs)); \
+    bytes_across(q + 4, row, at + offsetof(block_nvfp4, qs) + 16); \
+    for (int i = 0; i < 4; i++) { \
+        char *run = to + (size_t) i * step; \
+        const char *const *r = row; \
+        const size_t s = at + (size_t) i; \
+        const __m128i scales = \
+            _mm_setr_epi8(r[0][s], r[1][s], r[2][s], r[3][s], r[4][s], r[5][s], r[6][s], r[7][s], 0, 0, 0, 0, 0, 0, 0, 0); \
+        store_floats(run + 4 * g, scales_nvfp4(scales)); \
+        for (int j = 0; j < 2; j++) { \
+            store_quads(run, g, j, _mm256_shuffle_epi8(table, low4(q[2 * i + j])), false); \
+            store_quads(run, g, 2 + j, _mm256_shuffle_epi8(table, BITS_AT(q[2 * i + j], 4, 15)), false); \
+        } \
+    }
+PACK_BLOCKS(q1_0, QK_Q1_0, 32, false, D_OF_F16(q1_0); BYTES_Q1_0)
+PACK_BLOCKS(q2_0, QK_Q2_0, 32, false, D_OF_F16(q2_0); BYTES_Q2_0)
+PACK_BLOCKS(nvfp4, QK_NVFP4, 16, false, BYTES_NVFP4)

@@ -43,12 +43,14 @@ SSE_2(add_epi16, sse_ints, _mm_add_epi16)
 SSE_2(add_epi32, sse_ints, _mm_add_epi32)
 SSE_2(add_epi64, sse_ints, _mm_add_epi64)
 SSE_2(sub_epi8, sse_ints, _mm_sub_epi8)
+SSE_2(sub_epi16, sse_ints, _mm_sub_epi16)
 SSE_2(sub_epi32, sse_ints, _mm_sub_epi32)
 SSE_2(and_si256, sse_ints, _mm_and_si128)
 SSE_2(andnot_si256, sse_ints, _mm_andnot_si128)
 SSE_2(or_si256, sse_ints, _mm_or_si128)
 SSE_2(cmpeq_epi8, sse_ints, _mm_cmpeq_epi8)
 SSE_2(cmpgt_epi32, sse_ints, _mm_cmpgt_epi32)
+SSE_2(cmpgt_epi8, sse_ints, _mm_cmpgt_epi8)
 SSE_2(max_epi32, sse_ints, _mm_max_epi32)
 SSE_2(madd_epi16, sse_ints, _mm_madd_epi16)
 SSE_2(maddubs_epi16, sse_ints, _mm_maddubs_epi16)
@@ -285,6 +287,7 @@ SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {
 #define _mm256_castsi256_si128 sse_castsi256_si128
 #define _mm256_cmpeq_epi8 sse_cmpeq_epi8
 #define _mm256_cmpgt_epi32 sse_cmpgt_epi32
+#define _mm256_cmpgt_epi8 sse_cmpgt_epi8
 #define _mm256_cvtepi32_ps sse_cvtepi32_ps
 #define _mm256_cvtepi8_epi16 sse_cvtepi8_epi16
 #define _mm256_cvtepi8_epi32 sse_cvtepi8_epi32
@@ -333,6 +336,7 @@ SSE_INLINE __m128i sse_cvtps_ph(sse_floats v, const int nearest) {
 #define _mm256_srli_epi16 sse_srli_epi16
 #define _mm256_srli_epi32 sse_srli_epi32
 #define _mm256_storeu_si256 sse_storeu_si256
+#define _mm256_sub_epi16 sse_sub_epi16
 #define _mm256_sub_epi32 sse_sub_epi32
 #define _mm256_sub_epi8 sse_sub_epi8
 #define _mm256_unpackhi_epi32 sse_unpackhi_epi32

@@ -61,6 +61,8 @@ SSE_ALL(set1_pd, sse_doubles, double, _mm_set1_pd)
 #define sse_extractf128_pd(v, one) ((v).hi)
 #define sse_permute_ps(v, order) ((sse_floats){_mm_shuffle_ps((v).lo, (v).lo, order), _mm_shuffle_ps((v).hi, (v).hi, order)})
 
+#define sse_shuffle_ps(a, b, order) ((sse_floats){_mm_shuffle_ps((a).lo, (b).lo, order), _mm_shuffle_ps((a).hi, (b).hi, order)})
+
 // 0x20: the lower parts of a and b; 0x31: the upper parts.
 SSE_INLINE sse_floats sse_permute2f128_ps(sse_floats a, sse_floats b, const int which) {
     return which == 0x20 ? (sse_floats){a.lo, b.lo} : (sse_floats){a.hi, b.hi};
@@ -145,6 +147,7 @@ SSE_INLINE int sse_movemask_ps(sse_floats v) {
 #undef _mm256_extractf128_ps
 #undef _mm256_permute2f128_ps
 #undef _mm256_permute_ps
+#undef _mm256_shuffle_ps
 #undef _mm_cmp_ps
 
 #define __m256 sse_floats
@@ -180,6 +183,7 @@ SSE_INLINE int sse_movemask_ps(sse_floats v) {
 #define _mm256_set1_ps sse_set1_ps
 #define _mm256_setzero_pd sse_setzero_pd
 #define _mm256_setzero_ps sse_setzero_ps
+#define _mm256_shuffle_ps sse_shuffle_ps
 #define _mm256_storeu_pd sse_storeu_pd
 #define _mm256_storeu_ps sse_storeu_ps
 #define _mm256_sub_pd sse_sub_pd

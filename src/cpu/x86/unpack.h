@@ -52,7 +52,28 @@ UNPACK_INLINE int sum_bytes(const int8_t *q) {
     return _mm_cvtsi128_si32(_mm_add_epi32(one, _mm_shuffle_epi32(one, 0xb1)));
 }
 
-// X(TYPE, type) for every type that this file unpacks.
+UNPACK_INLINE int sum_16(const int8_t *q) {
+    int sum = 0;
+    for (int i = 0; i < 16; i++) {
+        sum += q[i];
+    }
+    return sum;
+}
+
+// Moves element n k + s of each 4 n elements of a column to 4 s + k. The rows of q1_0 (n = 8) and q2_0 (n = 4) then need no shuffles:
+// quad s of a row is a shift and a mask of its packed bytes. n = 1 changes nothing.
+UNPACK_INLINE void transpose_quads(int8_t q[32], const int n) {
+    int8_t from[32];
+    if (n == 1) {
+        return;
+    }
+    memcpy(from, q, sizeof from);
+    for (int i = 0; i < 32; i++) {
+        q[i] = from[i / (4 * n) * 4 * n + n * (i % 4) + i / 4 % n];
+    }
+}
+
+// X(TYPE, type) for every type that widen__avx2.c converts to floats.
 // clang-format off
 #define EACH_UNPACKED(X) \
     X(Q8_0, q8_0) X(Q4_0, q4_0) X(Q5_0, q5_0) X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(Q4_1, q4_1) X(Q5_1, q5_1) \
@@ -139,6 +160,38 @@ UNPACK_INLINE __m256 scales_mxfp4(__m128i e) {
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, least, _mm256_cmpgt_epi32(two, v)));
 }
 
+// ---- blocks of 64 and 128: elements 32 j to 32 j + 31 ----
+
+UNPACK_INLINE __m256i cell_q1_0(const block_q1_0 *b, int j) {
+    return _mm256_or_si256(_mm256_andnot_si256(bits32(b->qs + 4 * j), _mm256_set1_epi8(-1)), _mm256_set1_epi8(1));
+}
+
+// Byte k of a lane gets the bits 2 k and 2 k + 1 of the lane's byte.
+UNPACK_INLINE __m256i cell_q2_0(const block_q2_0 *b, int j) {
+    const __m256i q = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *) (b->qs + 8 * j)));
+    const __m256i two = _mm256_or_si256(q, _mm256_slli_epi32(q, 12)), four = _mm256_or_si256(two, _mm256_slli_epi32(two, 6));
+    return _mm256_sub_epi8(_mm256_and_si256(four, _mm256_set1_epi8(3)), _mm256_set1_epi8(1));
+}
+
+// A group has 16 elements: low nibbles of 8 bytes first, then high nibbles.
+UNPACK_INLINE __m256i cell_nvfp4(const block_nvfp4 *b, int j) {
+    const __m128i q = _mm_loadu_si128((const void *) (b->qs + 16 * j)), high = _mm_srli_epi16(q, 4);
+    const __m256i v = low4(_mm256_set_m128i(_mm_unpackhi_epi64(q, high), _mm_unpacklo_epi64(q, high)));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *) table_mxfp4)), v);
+}
+
+// A scale of nvfp4 is an unsigned float of 4 bits of exponent and 3 of mantissa. The sign bit is ignored, and 0x7f counts as 0. As an
+// f16, shifted by 7 bits, it is too small by 2^8. It should be half as large, because table_mxfp4 holds twice the values.
+#define NVFP4_FACTOR 128.0f
+UNPACK_INLINE __m128i bytes_of_scales_nvfp4(__m128i s) {
+    const __m128i most = _mm_set1_epi8(0x7f);
+    return _mm_andnot_si128(_mm_cmpeq_epi8(s, most), _mm_and_si128(s, most));
+}
+UNPACK_INLINE __m256 scales_nvfp4(__m128i s) {
+    const __m128i words = _mm_cvtepu8_epi16(bytes_of_scales_nvfp4(s));
+    return _mm256_mul_ps(_mm256_cvtph_ps(_mm_slli_epi16(words, 7)), _mm256_set1_ps(NVFP4_FACTOR));
+}
+
 // ---- blocks of 256 ----
 
 // Lower 8 bytes: scales of q4_K and q5_K; upper 8 bytes: minima. 6 bits each in 12 bytes.
@@ -220,6 +273,10 @@ UNPACK_INLINE void bits_q6_K(const __m256i *raw, __m256i *v) {
     }
 }
 
+#define RAW_tq2_0 2
+#define RAW_AT_tq2_0 offsetof(block_tq2_0, qs)
+#define bits_tq2_0 bits_q2_K
+
 #define UNPACK_256(type) \
     UNPACK_INLINE void unpack_##type(const block_##type *b, __m256i *v) { \
         __m256i raw[RAW_##type]; \
@@ -233,6 +290,7 @@ UNPACK_256(q5_K)
 UNPACK_256(q2_K)
 UNPACK_256(q3_K)
 UNPACK_256(q6_K)
+UNPACK_256(tq2_0)
 
 UNPACK_INLINE void unpack_iq4_xs(const block_iq4_xs *b, __m256i *v) {
     for (int j = 0; j < 8; j++) {
@@ -251,6 +309,11 @@ UNPACK_INLINE __m128i scales_q6_K(const block_q6_K *b) {
 }
 UNPACK_INLINE __m128i scales_q2_K(const block_q2_K *b) {
     return _mm_and_si128(_mm_loadu_si128((const void *) b->scales), _mm_set1_epi8(15));
+}
+
+UNPACK_INLINE __m128i scales_tq2_0(const block_tq2_0 *b) {
+    (void) b;
+    return _mm_set1_epi8(1);
 }
 
 // Returns the 16 scales of q3_K: 6 bits each in 12 bytes, with an offset of 32.
@@ -275,6 +338,19 @@ UNPACK_INLINE __m128i scales_iq4_xs(const block_iq4_xs *b) {
     const __m128i high = _mm_and_si128(_mm_srli_epi16(up, 10), _mm_set1_epi16(0x30));
     return _mm_sub_epi8(_mm_or_si128(each, _mm_packus_epi16(high, high)), _mm_set1_epi8(32));
 }
+
+// d_<type>(block): the factor of all scales.
+#define D_256(type) \
+    UNPACK_INLINE float d_##type(const block_##type *b) { \
+        return f16_as_float(&b->d); \
+    }
+D_256(q4_K)
+D_256(q5_K)
+D_256(q2_K)
+D_256(q3_K)
+D_256(q6_K)
+D_256(iq4_xs)
+D_256(tq2_0)
 
 // Same layout as scales_<type>.
 UNPACK_INLINE __m128i mins_q4_K(const block_q4_K *b) {
