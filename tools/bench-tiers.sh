@@ -112,7 +112,7 @@ tier_rows() {
 
 # curve_rows TIER: the times of a tier's curves as CSV.
 curve_rows() {
-    awk -v tier="$1" 'FNR == 1 { begin = tier "," $4 "," $5 } $2 ~ /^[0-9]+$/ {
+    awk -v tier="$1" 'FNR == 1 { begin = tier "," $4 "," $5 } $2 ~ /^[0-9]+$/ && $1 != "steps:" {
         print begin "," $1 "," $2 "," $3 "," ($4 == "-" ? "" : $4) "," ($6 == "-" ? "" : $6)
     }' "$out/$1/curves"
 }
