@@ -11,7 +11,7 @@
 #define MAX_COUNT ((int64_t) 1 << 30)
 #define MAX_RUNNING (1 << 20)
 
-static bool are_valid(const struct admit_params *p) {
+static bool params_are_valid(const struct admit_params *p) {
     const int64_t counts[] = {p->n_page, p->n_pages, p->n_ctx, p->n_batch};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         if (counts[i] < 1 || counts[i] > MAX_COUNT) {
@@ -47,11 +47,11 @@ static struct layout layout_of(const struct admit_params *p) {
 }
 
 size_t admit_size(const struct admit_params *params) {
-    return are_valid(params) ? layout_of(params).size : 0;
+    return params_are_valid(params) ? layout_of(params).size : 0;
 }
 
 struct admit *admit_new(const struct admit_params *params) {
-    if (!are_valid(params)) {
+    if (!params_are_valid(params)) {
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED,
             "admit: %lld pages of %lld tokens, context %lld, %d sequences, %lld tokens per step: each must be from 1 to 2^30 "
             "(sequences: "
@@ -80,7 +80,7 @@ struct admit *admit_new(const struct admit_params *params) {
         a->active[i] = i;
         a->place[i] = i;
     }
-    tree_init(a);
+    admit_tree_init(a);
     return a;
 }
 
@@ -94,7 +94,8 @@ bool admit_is_running(const struct admit *a, int id) {
 
 // ---- requests ----
 
-static enum admit_status refuse(
+// Returns status.
+static enum admit_status reason_set(
     struct admit_reason *reason, enum admit_status status, enum admit_why why, int64_t n_need, int64_t n_have) {
     *reason = (struct admit_reason){.why = why, .n_need = n_need, .n_have = n_have};
     return status;
@@ -113,26 +114,26 @@ static int64_t request_pages(const struct admit *a, const struct admit_request *
 static enum admit_status request_check(const struct admit *a, const struct admit_request *r, struct admit_reason *why) {
     const struct admit_params *p = &a->params;
     if (r->n_prompt < 1 || r->n_new < 0) {
-        return refuse(why, ADMIT_INVALID, ADMIT_WHY_TOKENS, r->n_prompt < 1 ? r->n_prompt : r->n_new, r->n_prompt < 1);
+        return reason_set(why, ADMIT_INVALID, ADMIT_WHY_TOKENS, r->n_prompt < 1 ? r->n_prompt : r->n_new, r->n_prompt < 1);
     }
     int64_t n_tokens;
     if (!berth_add_i64_ok(r->n_prompt, r->n_new, &n_tokens)) {
         n_tokens = INT64_MAX;
     }
     if (n_tokens > p->n_ctx) {
-        return refuse(why, ADMIT_NEVER, ADMIT_WHY_CONTEXT, n_tokens, p->n_ctx);
+        return reason_set(why, ADMIT_NEVER, ADMIT_WHY_CONTEXT, n_tokens, p->n_ctx);
     }
     if (request_pages(a, r) > p->n_pages) {
-        return refuse(why, ADMIT_NEVER, ADMIT_WHY_PAGES, request_pages(a, r), p->n_pages);
+        return reason_set(why, ADMIT_NEVER, ADMIT_WHY_PAGES, request_pages(a, r), p->n_pages);
     }
     if (r->n_cached < 0 || r->n_cached >= r->n_prompt || r->n_cached % p->n_page != 0) {
-        return refuse(why, ADMIT_INVALID, ADMIT_WHY_CACHED, r->n_cached, r->n_prompt - 1);
+        return reason_set(why, ADMIT_INVALID, ADMIT_WHY_CACHED, r->n_cached, r->n_prompt - 1);
     }
     if (r->n_shared < 0 || r->n_shared > r->n_cached || r->n_shared % p->n_page != 0) {
-        return refuse(why, ADMIT_INVALID, ADMIT_WHY_CACHED, r->n_shared, r->n_cached);
+        return reason_set(why, ADMIT_INVALID, ADMIT_WHY_CACHED, r->n_shared, r->n_cached);
     }
     if (r->n_shared > 0 && admit_computed(a, r->sharer) < r->n_shared) {
-        return refuse(why, ADMIT_INVALID, ADMIT_WHY_SHARER, r->n_shared, admit_computed(a, r->sharer));
+        return reason_set(why, ADMIT_INVALID, ADMIT_WHY_SHARER, r->n_shared, admit_computed(a, r->sharer));
     }
     return ADMIT_YES;
 }
@@ -145,7 +146,7 @@ static int64_t steps_to_wait(const struct admit *a, int64_t n) {
         n_first = min_i64(n_first, n_left);
         n_last = max_i64(n_last, n_left);
     }
-    while (n_last > 0 && steps_get(a, a->total, n_last - 1) + n <= a->params.n_pages) {
+    while (n_last > 0 && admit_ring_get(a, a->total, n_last - 1) + n <= a->params.n_pages) {
         n_last--;
     }
     return a->n_active == a->params.n_running ? max_i64(n_first, n_last) : n_last;
@@ -159,55 +160,62 @@ static struct admit_pieces pieces_of_new(const struct admit *a, const struct adm
 
 // The first step in which the pages do not suffice for all pieces; -1: they suffice.
 static int64_t first_excess(const struct admit *a, struct admit_pieces p, int64_t *n_need) {
-    while (pieces_next(&p)) {
-        if (steps_max(a, a->total, p.i_step, p.n) + (int64_t) p.n_pages <= a->params.n_pages) {
+    while (admit_pieces_next(&p)) {
+        if (admit_ring_max(a, a->total, p.i_step, p.n) + (int64_t) p.n_pages <= a->params.n_pages) {
             continue;
         }
         int64_t i_step = p.i_step;
-        while (steps_get(a, a->total, i_step) + (int64_t) p.n_pages <= a->params.n_pages) {
+        while (admit_ring_get(a, a->total, i_step) + (int64_t) p.n_pages <= a->params.n_pages) {
             i_step++;
         }
-        *n_need = steps_get(a, a->total, i_step) + (int64_t) p.n_pages;
+        *n_need = admit_ring_get(a, a->total, i_step) + (int64_t) p.n_pages;
         return i_step;
     }
     return -1;
 }
 
-static enum admit_status decide(struct admit *a, const struct admit_request *r, int *id, struct admit_reason *why) {
+// Adds a sequence with the schedule of the request being decided. Returns its id.
+static int sequence_add(struct admit *a, struct admit_pieces p, int32_t above, int32_t n_shared) {
+    const struct admit_schedule *s = p.s;
+    const int id = a->active[a->n_active++];
+    while (admit_pieces_next(&p)) {
+        admit_ring_add(a, a->total, p.i_step, p.n, p.n_pages);
+    }
+    admit_schedule_add_extra(a, s, 0, 1);
+    admit_tree_add(a, id, above, n_shared, a->now + s->n_steps);
+    a->schedules[id] = *s;
+    a->begin[id] = a->now;
+    return id;
+}
+
+static enum admit_status request_decide(struct admit *a, const struct admit_request *r, int *id, struct admit_reason *why) {
     const enum admit_status checked = request_check(a, r, why);
     if (checked != ADMIT_YES) {
         return checked;
     }
     if (a->n_active == a->params.n_running) {
-        return refuse(why, ADMIT_WAIT, ADMIT_WHY_RUNNING, a->n_active + 1, a->params.n_running);
+        return reason_set(why, ADMIT_WAIT, ADMIT_WHY_RUNNING, a->n_active + 1, a->params.n_running);
     }
     struct admit_schedule *s = &a->schedules[a->params.n_running];
-    schedule_make(a, r, s);
+    admit_schedule_make(a, r, s);
     const int32_t n_shared = (int32_t) (r->n_shared / a->params.n_page);
-    const int32_t above = n_shared > 0 ? tree_find(a, r->sharer, n_shared - 1) : -1;
+    const int32_t above = n_shared > 0 ? admit_tree_find(a, r->sharer, n_shared - 1) : -1;
     const struct admit_pieces pieces = pieces_of_new(a, s, above, n_shared);
     int64_t n_need = 0;
     const int64_t i_step = first_excess(a, pieces, &n_need);
     if (i_step >= 0) {
-        refuse(why, ADMIT_WAIT, ADMIT_WHY_PAGES, n_need, a->params.n_pages);
+        reason_set(why, ADMIT_WAIT, ADMIT_WHY_PAGES, n_need, a->params.n_pages);
         why->i_step = i_step;
         return ADMIT_WAIT;
     }
-    *id = a->active[a->n_active++];
-    for (struct admit_pieces p = pieces; pieces_next(&p);) {
-        steps_add(a, a->total, p.i_step, p.n, p.n_pages);
-    }
-    schedule_add_extra(a, s, 0, 1);
-    tree_add(a, *id, above, n_shared, a->now + s->n_steps);
-    a->schedules[*id] = *s;
-    a->begin[*id] = a->now;
+    *id = sequence_add(a, pieces, above, n_shared);
     return ADMIT_YES;
 }
 
 enum admit_status admit_request(struct admit *a, const struct admit_request *r, int *id, struct admit_reason *reason) {
     struct admit_reason why = {0};
     *id = -1;
-    const enum admit_status status = decide(a, r, id, &why);
+    const enum admit_status status = request_decide(a, r, id, &why);
     if (reason != NULL) {
         *reason = why;
         if (status == ADMIT_WAIT) {
@@ -226,11 +234,11 @@ void admit_end(struct admit *a, int id) {
     const struct admit_schedule *s = &a->schedules[id];
     const int64_t now_t = a->now - a->begin[id];
     struct admit_pieces p = {.a = a, .s = s, .now_t = now_t, .t = now_t, .base = a->nodes[id].base, .above = -1};
-    while (pieces_next(&p)) {
-        steps_add(a, a->total, p.i_step, p.n, -p.n_pages);
+    while (admit_pieces_next(&p)) {
+        admit_ring_add(a, a->total, p.i_step, p.n, -p.n_pages);
     }
-    schedule_add_extra(a, s, now_t, -1);
-    tree_remove(a, id);
+    admit_schedule_add_extra(a, s, now_t, -1);
+    admit_tree_remove(a, id);
     // The last running sequence moves to the place of this one.
     const int32_t last = a->active[--a->n_active];
     a->active[a->place[id]] = last;
@@ -257,7 +265,7 @@ int64_t admit_tokens_at(const struct admit *a, int id, int64_t t) {
     if (t < 0 || t >= admit_steps_left(a, id)) {
         return 0;
     }
-    return schedule_run(&a->schedules[id], a->now - a->begin[id] + t)->size;
+    return admit_schedule_run(&a->schedules[id], a->now - a->begin[id] + t)->size;
 }
 
 int64_t admit_tokens(const struct admit *a, int id) {
@@ -265,7 +273,7 @@ int64_t admit_tokens(const struct admit *a, int id) {
 }
 
 int64_t admit_computed(const struct admit *a, int id) {
-    return admit_is_running(a, id) ? schedule_before(&a->schedules[id], a->now - a->begin[id]) : 0;
+    return admit_is_running(a, id) ? admit_schedule_before(&a->schedules[id], a->now - a->begin[id]) : 0;
 }
 
 int64_t admit_steps_left(const struct admit *a, int id) {
@@ -273,11 +281,11 @@ int64_t admit_steps_left(const struct admit *a, int id) {
 }
 
 int64_t admit_total(const struct admit *a, int64_t t) {
-    return t < 0 || t >= a->params.n_ctx ? 0 : steps_get(a, a->total, t);
+    return t < 0 || t >= a->params.n_ctx ? 0 : admit_ring_get(a, a->total, t);
 }
 
 int64_t admit_peak(const struct admit *a) {
-    return steps_max(a, a->total, 0, a->params.n_ctx);
+    return admit_ring_max(a, a->total, 0, a->params.n_ctx);
 }
 
 int admit_n_running(const struct admit *a) {

@@ -8,7 +8,7 @@
 // Tokens of the prompt that step t can take. One token is always free for the sequence, because all prompts together take at
 // most n_batch - n_running more.
 static int64_t chunk_size(const struct admit *a, int64_t t, int64_t n_left) {
-    const int64_t n_free = a->n_extra - steps_get(a, a->extra, t) + 1;
+    const int64_t n_free = a->n_extra - admit_ring_get(a, a->extra, t) + 1;
     const int64_t n_most = a->params.n_chunk > 0 ? min_i64(a->params.n_chunk, n_left) : n_left;
     return min_i64(n_free, n_most);
 }
@@ -19,7 +19,7 @@ static void run_append(struct admit_schedule *s, int64_t t, int64_t n_before, in
     }
 }
 
-void schedule_make(const struct admit *a, const struct admit_request *r, struct admit_schedule *s) {
+void admit_schedule_make(const struct admit *a, const struct admit_request *r, struct admit_schedule *s) {
     const int64_t n_after = max_i64(r->n_new - 1, 0); // the last new token is not computed
     int64_t t = 0, n_before = r->n_cached;
     s->n_runs = 0;
@@ -36,7 +36,7 @@ void schedule_make(const struct admit *a, const struct admit_request *r, struct 
     s->n_steps = (int32_t) (t + n_ones);
 }
 
-const struct admit_run *schedule_run(const struct admit_schedule *s, int64_t t) {
+const struct admit_run *admit_schedule_run(const struct admit_schedule *s, int64_t t) {
     int32_t i = s->n_runs - 1;
     while (s->runs[i].first > t) {
         i--;
@@ -44,8 +44,8 @@ const struct admit_run *schedule_run(const struct admit_schedule *s, int64_t t) 
     return &s->runs[i];
 }
 
-int64_t schedule_before(const struct admit_schedule *s, int64_t t) {
-    const struct admit_run *run = schedule_run(s, t);
+int64_t admit_schedule_before(const struct admit_schedule *s, int64_t t) {
+    const struct admit_run *run = admit_schedule_run(s, t);
     return run->before + (int64_t) run->size * (t - run->first);
 }
 
@@ -53,17 +53,17 @@ static int64_t run_end(const struct admit_schedule *s, int32_t i) {
     return i + 1 < s->n_runs ? s->runs[i + 1].first : s->n_steps;
 }
 
-void schedule_add_extra(struct admit *a, const struct admit_schedule *s, int64_t now_t, int32_t sign) {
+void admit_schedule_add_extra(struct admit *a, const struct admit_schedule *s, int64_t now_t, int32_t sign) {
     for (int32_t i = 0; i < s->n_runs; i++) {
         const int64_t first = max_i64(s->runs[i].first, now_t);
         const int64_t end = run_end(s, i);
         if (first < end && s->runs[i].size > 1) {
-            steps_add(a, a->extra, first - now_t, end - first, sign * (s->runs[i].size - 1));
+            admit_ring_add(a, a->extra, first - now_t, end - first, sign * (s->runs[i].size - 1));
         }
     }
 }
 
-bool pieces_next(struct admit_pieces *p) {
+bool admit_pieces_next(struct admit_pieces *p) {
     const struct admit_schedule *s = p->s;
     if (p->t >= s->n_steps) {
         return false;

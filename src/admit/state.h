@@ -56,23 +56,23 @@ struct admit {
     struct admit_node *nodes;         // [2 * n_running]
 };
 
-// ---- rings of numbers per step (steps.c); t counts from the present step, t + n <= n_ctx ----
+// ---- rings of numbers per step (ring.c); t counts from the present step, t + n <= n_ctx ----
 
 // The largest number of the n steps from t on; 0 if n is 0.
-int32_t steps_max(const struct admit *a, const int32_t *ring, int64_t t, int64_t n);
-void steps_add(const struct admit *a, int32_t *ring, int64_t t, int64_t n, int32_t value);
-int32_t steps_get(const struct admit *a, const int32_t *ring, int64_t t);
+int32_t admit_ring_max(const struct admit *a, const int32_t *ring, int64_t t, int64_t n);
+void admit_ring_add(const struct admit *a, int32_t *ring, int64_t t, int64_t n, int32_t value);
+int32_t admit_ring_get(const struct admit *a, const int32_t *ring, int64_t t);
 
 // ---- schedules (schedule.c) ----
 
 // Divides the prompt into chunks, as large as the present and later steps allow.
-void schedule_make(const struct admit *a, const struct admit_request *r, struct admit_schedule *s);
+void admit_schedule_make(const struct admit *a, const struct admit_request *r, struct admit_schedule *s);
 // The run of step t; t counts from the admission and is below n_steps.
-const struct admit_run *schedule_run(const struct admit_schedule *s, int64_t t);
+const struct admit_run *admit_schedule_run(const struct admit_schedule *s, int64_t t);
 // Tokens in the cache before step t, t <= n_steps.
-int64_t schedule_before(const struct admit_schedule *s, int64_t t);
+int64_t admit_schedule_before(const struct admit_schedule *s, int64_t t);
 // Adds sign * (tokens - 1) to extra in all steps from t on. now_t: the step, counted from the admission, of the present step.
-void schedule_add_extra(struct admit *a, const struct admit_schedule *s, int64_t now_t, int32_t sign);
+void admit_schedule_add_extra(struct admit *a, const struct admit_schedule *s, int64_t now_t, int32_t sign);
 
 // Walks over the steps of a schedule in pieces. In the steps of a piece, the number of pages is constant.
 struct admit_pieces {
@@ -88,14 +88,14 @@ struct admit_pieces {
     int64_t i_step, n; // the piece: n steps, the first is i_step steps after the present one
     int32_t n_pages;   // pages per step
 };
-bool pieces_next(struct admit_pieces *p);
+bool admit_pieces_next(struct admit_pieces *p);
 
 // ---- the tree of shared pages (tree.c) ----
 
-void tree_init(struct admit *a);
+void admit_tree_init(struct admit *a);
 // The node that has page i of the sequence, i below the sequence's pages.
-int32_t tree_find(const struct admit *a, int32_t leaf, int64_t i);
+int32_t admit_tree_find(const struct admit *a, int32_t leaf, int64_t i);
 // Adds a leaf that shares n_shared pages, the last of them in node `above` (-1: it shares none), and ends in step `end`.
-void tree_add(struct admit *a, int32_t leaf, int32_t above, int32_t n_shared, int64_t end);
+void admit_tree_add(struct admit *a, int32_t leaf, int32_t above, int32_t n_shared, int64_t end);
 // Removes a leaf, and its shared pages from the steps in which no other sequence holds them.
-void tree_remove(struct admit *a, int32_t leaf);
+void admit_tree_remove(struct admit *a, int32_t leaf);

@@ -13,7 +13,7 @@
 #include "base/base.h"
 #include "base/min.h"
 
-void tree_init(struct admit *a) {
+void admit_tree_init(struct admit *a) {
     const int32_t n_leaves = a->params.n_running;
     a->i_unused = n_leaves;
     for (int32_t i = n_leaves; i < 2 * n_leaves; i++) {
@@ -21,7 +21,7 @@ void tree_init(struct admit *a) {
     }
 }
 
-int32_t tree_find(const struct admit *a, int32_t leaf, int64_t i) {
+int32_t admit_tree_find(const struct admit *a, int32_t leaf, int64_t i) {
     int32_t at = leaf;
     while (a->nodes[at].base > i) {
         at = a->nodes[at].parent;
@@ -80,7 +80,7 @@ static int32_t node_split(struct admit *a, int32_t i, int32_t n) {
     return upper;
 }
 
-void tree_add(struct admit *a, int32_t leaf, int32_t above, int32_t n_shared, int64_t end) {
+void admit_tree_add(struct admit *a, int32_t leaf, int32_t above, int32_t n_shared, int64_t end) {
     int32_t parent = above;
     if (above >= 0) {
         const int32_t n = n_shared - a->nodes[above].base; // pages of `above` that the new leaf shares
@@ -109,7 +109,7 @@ static void node_merge(struct admit *a, int32_t i) {
     a->i_unused = i;
 }
 
-void tree_remove(struct admit *a, int32_t leaf) {
+void admit_tree_remove(struct admit *a, int32_t leaf) {
     const int32_t parent = a->nodes[leaf].parent;
     child_remove(a, leaf);
     for (int32_t i = parent; i >= 0; i = a->nodes[i].parent) {
@@ -121,7 +121,7 @@ void tree_remove(struct admit *a, int32_t leaf) {
         if (end >= node->end) {
             break;
         }
-        steps_add(a, a->total, end - a->now, node->end - end, -node->n_pages);
+        admit_ring_add(a, a->total, end - a->now, node->end - end, -node->n_pages);
         node->end = end;
     }
     if (parent >= 0 && a->nodes[a->nodes[parent].child].next < 0) {

@@ -9,6 +9,7 @@ struct admit_world {
     struct admit *a;
     struct admit_check check;
     int id;                   // of the last request; -1: not admitted
+    int64_t *page_ends;       // [n_pages] of the pages that a request shares: world_page_end
     int64_t n_answers[4];     // by enum admit_status
     int64_t n_shared;         // admitted requests that share pages
     int64_t n_unreserved;     // admitted requests that do not fit if maxima are reserved
@@ -17,11 +18,13 @@ struct admit_world {
 
 static inline bool world_init(struct admit_world *w, const struct admit_params *params) {
     *w = (struct admit_world){.a = admit_new(params)};
-    return w->a != NULL && admit_check_init(&w->check, params);
+    w->page_ends = calloc((size_t) params->n_pages, sizeof *w->page_ends);
+    return w->a != NULL && w->page_ends != NULL && admit_check_init(&w->check, params);
 }
 
 static inline void world_fini(struct admit_world *w) {
     admit_check_fini(&w->check);
+    free(w->page_ends);
     admit_free(w->a);
 }
 
@@ -74,7 +77,11 @@ static inline int64_t world_min(int64_t a, int64_t b) {
 static inline bool world_expect_pages(const struct admit_world *w, const struct admit_request *r, struct admit_reason *why) {
     const struct admit_params *p = &w->check.params;
     const int64_t n_end = r->n_prompt + (r->n_new > 0 ? r->n_new - 1 : 0);
+    const int64_t n_shared = r->n_shared / p->n_page;
     int64_t n = r->n_cached, size = 0, n_changes = 0;
+    for (int64_t i = 0; i < n_shared; i++) {
+        w->page_ends[i] = world_page_end(w, w->check.seqs[r->sharer].pages[i]);
+    }
     for (int64_t t = 0; n < n_end; t++) {
         int64_t n_now = 1;
         if (n < r->n_prompt) {
@@ -85,8 +92,8 @@ static inline bool world_expect_pages(const struct admit_world *w, const struct 
         size = n_now;
         n += n_now;
         int64_t n_need = admit_total(w->a, t) + (n + p->n_page - 1) / p->n_page;
-        for (int64_t i = 0; i < r->n_shared / p->n_page; i++) {
-            n_need -= world_page_end(w, w->check.seqs[r->sharer].pages[i]) > w->check.now + t;
+        for (int64_t i = 0; i < n_shared; i++) {
+            n_need -= w->page_ends[i] > w->check.now + t;
         }
         if (n_changes > 30) {
             return false;
@@ -197,6 +204,13 @@ static inline void world_end(struct admit_world *w, int id) {
 static inline bool world_step(struct admit_world *w) {
     if (!admit_check_step(&w->check, w->a)) {
         return false;
+    }
+    int64_t peak = 0;
+    for (int64_t t = 0; t < w->check.params.n_ctx; t++) {
+        peak = admit_total(w->a, t) > peak ? admit_total(w->a, t) : peak;
+    }
+    if (peak != admit_peak(w->a)) {
+        return admit_check_fail(&w->check, "the peak is %lld, not %lld", (long long) peak, (long long) admit_peak(w->a));
     }
     admit_advance(w->a);
     admit_check_advance(&w->check);
