@@ -81,6 +81,7 @@ static inline void admit_check_fini(struct admit_check *c) {
     for (int id = 0; c->seqs != NULL && id < c->params.n_running; id++) {
         free(c->seqs[id].tokens);
         free(c->seqs[id].pages);
+        free(c->seqs[id].first);
     }
     free(c->seqs);
     free(c->unused);
