@@ -90,7 +90,8 @@ static void states_make(struct session *s, int64_t i, struct ggml_context *ctx) 
 
 int64_t cache_ring(const struct session *s) {
     const int64_t n = s->model->params.n_window + s->params.n_batch, rounded = (n + KV_STEP - 1) / KV_STEP * KV_STEP;
-    return s->model->params.n_window > 0 && rounded < s->params.n_ctx ? rounded : s->params.n_ctx;
+    const bool is_ring = s->model->params.n_window > 0 && s->params.n_rows == 0 && rounded < s->n_rows;
+    return is_ring ? rounded : s->n_rows;
 }
 
 static bool tensors_make(struct session *s, int d, struct model_error *error) {
@@ -108,7 +109,7 @@ static bool tensors_make(struct session *s, int d, struct model_error *error) {
             states_make(s, i, s->caches[d].ctx);
         } else if (s->model->layer_device[i] == d) {
             struct ggml_context *ctx = s->caches[d].ctx;
-            const int64_t n_rows = params_has_window(p, i) ? s->n_ring : s->params.n_ctx;
+            const int64_t n_rows = params_has_window(p, i) ? s->n_ring : s->n_rows;
             s->k[i] = ggml_new_tensor_2d(ctx, s->params.cache_k, p->head_size * p->n_head_kv, n_rows);
             ggml_format_name(s->k[i], "cache_k-%d", (int) i);
             if (tensors_per_layer(s) == 2) {
@@ -118,7 +119,7 @@ static bool tensors_make(struct session *s, int d, struct model_error *error) {
         }
     }
     const char *why = berth_context_error(s->caches[d].ctx);
-    return *why == '\0' || model_fail(error, "cannot create a cache of %" PRId64 " positions: %s", s->params.n_ctx, why);
+    return *why == '\0' || model_fail(error, "cannot create a cache of %" PRId64 " positions: %s", s->n_rows, why);
 }
 
 static bool device_cache_make(struct session *s, int d, struct model_error *error) {
@@ -143,7 +144,7 @@ static bool device_cache_make(struct session *s, int d, struct model_error *erro
     }
     return s->caches[d].buffer != NULL ||
            model_fail(error, "cannot allocate the cache of %zu bytes (%" PRId64 " positions) on %s: %s", s->caches[d].size,
-               s->params.n_ctx, ggml_backend_dev_name(s->devices->dev[d]), berth_last_error());
+               s->n_rows, ggml_backend_dev_name(s->devices->dev[d]), berth_last_error());
 }
 
 bool cache_make(struct session *s, struct model_error *error) {

@@ -54,7 +54,7 @@ static void session_defaults(struct session_params *p, const struct model *model
     if (p->n_batch <= 0) {
         p->n_batch = 512;
     }
-    p->n_batch = min_i64(p->n_batch, p->n_ctx);
+    p->n_batch = min_i64(p->n_batch, max_i64(p->n_ctx, p->n_rows));
 }
 
 struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,

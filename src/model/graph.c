@@ -26,8 +26,8 @@ static struct ggml_tensor *branch_output(
     return builder_scaled(b, y, b->p->residual_scale, name);
 }
 
-// In the last layer, returns only the row of the token whose logits are needed, so that the feed-forward part processes one
-// token. In other layers, or with all_outputs, returns x.
+// In the last layer, returns only the rows of the tokens whose logits are needed, so that the feed-forward part processes only
+// these. In other layers, or with all_outputs, returns x.
 static struct ggml_tensor *rows_select(struct graph_builder *b, struct ggml_tensor *x, const char *name) {
     const bool is_last = b->i + 1 == b->p->n_layer && b->in->out != NULL;
     return is_last ? builder_named(b, ggml_get_rows(b->ctx, x, b->in->out), name) : x;
@@ -80,7 +80,7 @@ static void inputs_make(struct graph_builder *b) {
     in->mask = has_full ? input_new(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask") : NULL;
     in->window_rows = s->k != NULL && has_window ? input_new(b, GGML_TYPE_I64, s->n_tokens, 0, "window_rows") : NULL;
     in->window = has_window ? input_new(b, GGML_TYPE_F16, builder_n_visible(b, window_layer), s->n_tokens, "mask_window") : NULL;
-    in->out = s->all_outputs ? NULL : input_new(b, GGML_TYPE_I32, 1, 0, "wanted");
+    in->out = s->all_outputs ? NULL : input_new(b, GGML_TYPE_I32, s->n_out, 0, "wanted");
 }
 
 static struct ggml_tensor *embedding_build(struct graph_builder *b) {

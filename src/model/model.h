@@ -266,7 +266,8 @@ bool rows_narrow(enum ggml_type type, const float *from, void *to, int64_t n_row
 // ---- sessions (engine.c), their cache (cache.c) and their graphs (graph.c) ----
 
 struct session_params {
-    int64_t n_ctx;                   // positions in the cache; 0: the context of training, limited to 512 ... 4096
+    int64_t n_ctx;                   // positions of a sequence; 0: the context of training, limited to 512 ... 4096
+    int64_t n_rows;                  // rows of the cache of a pool (pool.h); 0: n_ctx, for one sequence
     int64_t n_batch;                 // largest number of tokens per graph; 0: min(512, n_ctx)
     enum ggml_type cache_k, cache_v; // types of keys and values
     bool no_flash;                   // attention without flash attention, as separate products
@@ -296,6 +297,7 @@ struct graph_shape {
     int64_t n_seq;               // sequences of the batch; 1 with a cache
     int64_t n_kv;                // positions to attend to: positions of the cache or, without a cache, n_tokens
     int64_t n_ctx;               // context of the session
+    int64_t n_out;               // tokens whose results are computed; without effect with all_outputs
     struct ggml_tensor **k, **v; // [n_layer] the cache; NULL: no cache, a token attends only to its own sequence
     bool has_flash, all_outputs, is_embedding;
 };
@@ -308,8 +310,8 @@ struct graph_inputs {
     struct ggml_tensor *window_rows; // like rows, for layers with a window; NULL: no windows
     struct ggml_tensor *window;      // [min(n_ring, n_kv), n_tokens] the mask of layers with a window
     struct ggml_tensor *states;      // i32 [1] index of the state, always 0; NULL without ARCH_STATE
-    struct ggml_tensor *out;         // i32 [1] index of the token whose logits are computed; NULL with all_outputs
-    struct ggml_tensor *result;      // f32 logits [n_vocab, 1], with all_outputs [n_vocab, n_tokens * n_seq]; or embeddings
+    struct ggml_tensor *out;         // i32 [n_out] indices of the tokens whose logits are computed; NULL with all_outputs
+    struct ggml_tensor *result;      // f32 logits [n_vocab, n_out], with all_outputs [n_vocab, n_tokens * n_seq]; or embeddings
 };
 
 #define KV_STEP 256 // n_kv is a multiple of this, so that consecutive graphs are equal
@@ -320,8 +322,9 @@ struct session {
     const struct model_devices *devices;
     struct session_params params;
     bool has_flash;
-    int64_t n_ring;              // cache rows of a layer with a window; n_ctx: no ring
-    struct ggml_tensor **k, **v; // [n_layer] cache: [row, n_ctx], or [row, n_ring]
+    int64_t n_rows;              // cache rows of a layer without a window
+    int64_t n_ring;              // cache rows of a layer with a window; n_rows: no ring
+    struct ggml_tensor **k, **v; // [n_layer] cache: [row, n_rows], or [row, n_ring]
     struct model_part *caches;   // [devices->n]
     ggml_backend_sched_t sched;
     size_t max_nodes;
@@ -340,7 +343,7 @@ struct session {
     int64_t n_past;                 // number of positions in the cache
     float *logits;                  // [n_vocab] logits of the last token; with is_embedding [n_embd], its embedding
     float *sums;                    // [n_embd] with is_embedding: sum of the embeddings of all tokens since position 0
-    ggml_fp16_t *mask_row;          // [n_ctx] temporary array
+    ggml_fp16_t *mask_row;          // [n_rows] temporary array
     int64_t *rows;                  // [n_batch] temporary array
     int32_t *pos;                   // [n_batch] temporary array
 };
@@ -425,6 +428,10 @@ double model_speed_trial(struct session *session, struct model_error *error);
 int64_t cache_ring(const struct session *session);
 bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
+// native.c: builds session->graph in memory that earlier graphs used. The shape's cache, n_ctx and has_flash are set here.
+bool native_graph_build(struct session *session, const struct graph_shape *shape, struct model_error *error);
+// native.c: plans session->graph and, unless plan_only, allocates its memory. Raises session->memory to what it takes.
+bool native_graph_reserve(struct session *session, struct model_error *error);
 void graph_build(const struct model *model, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
     struct graph_inputs *in);
 size_t graph_max_nodes(const struct model *model);

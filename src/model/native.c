@@ -18,17 +18,17 @@ static int64_t result_width(const struct session *s) {
 }
 
 static bool scratch_make(struct session *s, struct model_error *error) {
-    const size_t n_batch = (size_t) s->params.n_batch, n_ctx = (size_t) s->params.n_ctx;
+    const size_t n_batch = (size_t) s->params.n_batch, n_rows = (size_t) s->n_rows;
     if (s->params.plan_only) {
         return true;
     }
-    s->mask_row = berth_malloc(n_ctx * sizeof *s->mask_row);
+    s->mask_row = berth_malloc(n_rows * sizeof *s->mask_row);
     s->logits = berth_malloc((size_t) result_width(s) * sizeof *s->logits);
     s->sums = berth_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
     s->rows = berth_malloc(n_batch * sizeof *s->rows);
     s->pos = berth_malloc(n_batch * sizeof *s->pos);
     return (s->mask_row != NULL && s->logits != NULL && s->sums != NULL && s->rows != NULL && s->pos != NULL) ||
-           model_fail(error, "out of memory for batches of %zu tokens over %zu positions", n_batch, n_ctx);
+           model_fail(error, "out of memory for batches of %zu tokens over %zu positions", n_batch, n_rows);
 }
 
 static bool native_session_init(struct session *s, struct model_error *error) {
@@ -47,6 +47,7 @@ static bool native_session_init(struct session *s, struct model_error *error) {
             "a context of %" PRId64 " is too long: the model has position embeddings for %" PRId64 " positions", s->params.n_ctx,
             model->position_embd->ne[1]);
     }
+    s->n_rows = s->params.n_rows > 0 ? s->params.n_rows : s->params.n_ctx;
     s->n_ring = cache_ring(s);
     if (!cache_make(s, error)) {
         return false;
@@ -165,36 +166,48 @@ static bool limit_apply(struct session *s, int64_t n_tokens, struct model_error 
                      s->params.compute_limit, s->recompute_plan.min_size);
 }
 
-static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
-    if (s->graph != NULL && s->graph_tokens == n_tokens && s->graph_kv == n_kv) {
-        return true;
-    }
+bool native_graph_build(struct session *s, const struct graph_shape *wanted, struct model_error *error) {
+    struct graph_shape shape = *wanted;
+    shape.n_ctx = s->params.n_ctx;
+    shape.k = s->k;
+    shape.v = s->v;
+    shape.has_flash = s->has_flash;
     ggml_backend_sched_reset(s->sched);
     ggml_free(s->recompute_ctx);
-    ggml_free(s->graph_ctx);
     s->recompute_ctx = NULL;
     s->graph = NULL;
     s->is_allocated = false;
     s->graph_tokens = 0;
-    s->graph_ctx = ggml_init((struct ggml_init_params){.mem_size = graph_ctx_size(s), .no_alloc = true});
+    if (s->graph_ctx == NULL) {
+        s->graph_ctx = ggml_init((struct ggml_init_params){.mem_size = graph_ctx_size(s), .no_alloc = true});
+    } else {
+        ggml_reset(s->graph_ctx);
+    }
     if (s->graph_ctx == NULL) {
         return model_fail(error, "out of memory for a graph of %zu nodes", s->max_nodes);
     }
-    const struct graph_shape shape = {.n_tokens = n_tokens,
-        .n_seq = 1,
-        .n_kv = n_kv,
-        .n_ctx = s->params.n_ctx,
-        .k = s->k,
-        .v = s->v,
-        .has_flash = s->has_flash,
-        .all_outputs = s->params.all_outputs || s->params.is_embedding,
-        .is_embedding = s->params.is_embedding};
     s->graph = ggml_new_graph_custom(s->graph_ctx, s->max_nodes, false);
     graph_build(s->model, &shape, s->graph_ctx, s->graph, &s->in);
     ggml_set_output(s->in.result);
     if (berth_graph_check(s->graph) != GGML_STATUS_SUCCESS) {
         s->graph = NULL;
         return model_fail(error, "cannot build the graph: %s", berth_last_error());
+    }
+    return true;
+}
+
+static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
+    if (s->graph != NULL && s->graph_tokens == n_tokens && s->graph_kv == n_kv) {
+        return true;
+    }
+    const struct graph_shape shape = {.n_tokens = n_tokens,
+        .n_seq = 1,
+        .n_kv = n_kv,
+        .n_out = 1,
+        .all_outputs = s->params.all_outputs || s->params.is_embedding,
+        .is_embedding = s->params.is_embedding};
+    if (!native_graph_build(s, &shape, error)) {
+        return false;
     }
     if (s->params.compute_limit > 0 && !limit_apply(s, n_tokens, error)) {
         s->graph = NULL;
@@ -205,15 +218,12 @@ static bool native_session_graph(struct session *s, int64_t n_tokens, int64_t n_
     return true;
 }
 
-static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute_size, struct model_error *error) {
-    if (!native_session_graph(s, n_tokens, s->params.n_ctx, error)) {
-        return false;
-    }
+bool native_graph_reserve(struct session *s, struct model_error *error) {
     berth_clear_error();
     ggml_backend_sched_reserve_size(s->sched, s->graph, s->sizes);
     if (*berth_last_error() != '\0' || (!s->params.plan_only && !ggml_backend_sched_reserve(s->sched, s->graph))) {
-        return model_fail(error, "cannot plan a batch of %" PRId64 " tokens with a context of %" PRId64 ": %s", n_tokens,
-            s->params.n_ctx, berth_last_error());
+        return model_fail(error, "cannot plan a batch of %" PRId64 " tokens with a cache of %" PRId64 " positions: %s",
+            s->in.tokens->ne[0], s->n_rows, berth_last_error());
     }
     for (int d = 0; d < s->devices->n; d++) {
         struct session_memory *m = &s->memory[d];
@@ -230,6 +240,13 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d].work = max_size(s->memory[d].work, s->sizes[d]);
     }
+    return true;
+}
+
+static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute_size, struct model_error *error) {
+    if (!native_session_graph(s, n_tokens, s->params.n_ctx, error) || !native_graph_reserve(s, error)) {
+        return false;
+    }
     const size_t size = s->recompute_ctx != NULL ? ggml_get_mem_size(s->recompute_ctx) : 0;
     *recompute_size = max_size(*recompute_size, size);
     return true;
@@ -237,8 +254,8 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *recompute
 
 // Returns the bytes of host memory for the graph, its inputs and its result.
 static size_t host_size(const struct session *s) {
-    const size_t n_batch = (size_t) s->params.n_batch, n_ctx = (size_t) s->params.n_ctx;
-    return graph_ctx_size(s) + n_ctx * sizeof *s->mask_row + (size_t) s->model->params.n_vocab * sizeof *s->logits +
+    const size_t n_batch = (size_t) s->params.n_batch, n_rows = (size_t) s->n_rows;
+    return graph_ctx_size(s) + n_rows * sizeof *s->mask_row + (size_t) s->model->params.n_vocab * sizeof *s->logits +
            n_batch * (sizeof *s->rows + sizeof *s->pos);
 }
 
