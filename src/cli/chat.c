@@ -467,12 +467,12 @@ static bool answer_make(struct chat *c) {
         ok = text_generate(&g, c->options->n_predict, &c->made, &error);
     }
     const bool is_stopped = cli_is_interrupted(NULL);
-    ok = (w.chars == NULL || text_writer_end(&w)) && (ok || is_stopped);
+    ok = (w.memory == NULL || text_writer_end(&w)) && (ok || is_stopped);
     ok = berth_stream_close(&copy) && ok;
     puts(is_stopped ? " ..." : "");
     fflush(stdout);
     // The tokens of a stop text are in the cache, but not in the history.
-    c->is_cached = ok && !w.is_over && error.text[0] == '\0';
+    c->is_cached = ok && !w.filter.is_over && error.text[0] == '\0';
     c->n_made += c->made.n_made;
     c->made_us += c->made.made_us;
     if (ok && !chat_history_add(&c->history, CHAT_ASSISTANT, copy.text, copy.size)) {

@@ -311,7 +311,7 @@ static int run_text(const struct options *o, struct workbench *m) {
     if (ok) {
         ok = prompt_continue(o, &g, &r, &error);
     }
-    if (w.chars != NULL && !text_writer_end(&w)) {
+    if (w.memory != NULL && !text_writer_end(&w)) {
         ok = false;
     }
     text_writer_fini(&w);

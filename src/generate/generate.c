@@ -12,20 +12,16 @@
 // ---- text ----
 
 bool text_writer_init(struct text_writer *w, const struct vocab *vocab, const char *const *stops, int n_stops, FILE *file) {
-    *w = (struct text_writer){.vocab = vocab, .stops = stops, .n_stops = n_stops, .file = file, .cap = vocab->max_size + 8};
-    for (int i = 0; i < n_stops; i++) {
-        w->max_stop = max_size(w->max_stop, strlen(stops[i]));
+    *w = (struct text_writer){.vocab = vocab, .file = file};
+    w->memory = berth_malloc(text_filter_size(vocab, stops, n_stops));
+    if (w->memory != NULL) {
+        text_filter_init(&w->filter, vocab, stops, n_stops, w->memory);
     }
-    w->piece = berth_malloc(w->cap);
-    w->chars = berth_malloc(3 * (w->cap + 4));
-    w->held = berth_malloc(w->max_stop + 3 * (w->cap + 4));
-    return w->piece != NULL && w->chars != NULL && w->held != NULL;
+    return w->memory != NULL;
 }
 
 void text_writer_fini(struct text_writer *w) {
-    berth_free(w->piece);
-    berth_free(w->chars);
-    berth_free(w->held);
+    berth_free(w->memory);
 }
 
 // Replaces control characters by '?'. They could send commands to a terminal, and model files are untrusted. The bytes must be
@@ -54,82 +50,47 @@ static bool bytes_write(struct text_writer *w, char *chars, size_t n) {
     return fwrite(chars, 1, n, w->file) == n && fflush(w->file) == 0;
 }
 
-// Returns how many held bytes can be written: the bytes before a stop word, or before a suffix that may begin a stop word. Sets
-// is_over if a complete stop word is held.
-static size_t held_count(struct text_writer *w) {
-    size_t n = w->n_held;
-    for (int i = 0; i < w->n_stops; i++) {
-        const size_t size = strlen(w->stops[i]);
-        for (size_t at = 0; at < n; at++) {
-            const size_t n_compared = min_size(w->n_held - at, size);
-            if (memcmp(w->held + at, w->stops[i], n_compared) == 0) {
-                n = at;
-                w->is_over = w->is_over || n_compared == size;
-            }
-        }
-    }
-    return n;
-}
-
-// Writes m bytes of w->chars, except for an end that may be the beginning of a stop word, which is held back.
-static bool chars_put(struct text_writer *w, size_t m) {
-    if (w->max_stop == 0) {
-        return bytes_write(w, w->chars, m);
-    }
-    memcpy(w->held + w->n_held, w->chars, m);
-    w->n_held += m;
-    const size_t n = held_count(w);
-    const bool ok = bytes_write(w, w->held, n);
-    w->n_held = w->is_over ? 0 : w->n_held - n;
-    memmove(w->held, w->held + n, w->n_held);
-    return ok;
-}
-
 bool text_writer_put(struct text_writer *w, int32_t token) {
-    const size_t n = vocab_piece(w->vocab, token, w->piece, w->cap);
-    return chars_put(w, utf8_stream_put(&w->stream, w->piece, n, w->chars));
+    char *text;
+    const size_t n = text_filter_put(&w->filter, token, &text);
+    return bytes_write(w, text, n);
 }
 
 bool text_writer_end(struct text_writer *w) {
-    const bool is_put = chars_put(w, w->is_over ? 0 : utf8_stream_end(&w->stream, w->chars));
-    const bool is_written = bytes_write(w, w->held, w->n_held);
-    w->n_held = 0;
-    return is_put && is_written;
+    char *text;
+    const size_t n = text_filter_end(&w->filter, &text);
+    return bytes_write(w, text, n);
 }
 
 // ---- tokens ----
 
-enum { TOKEN_FAILED = -1, TOKEN_NONE = -2 };
-
-// Chooses the next token. Returns TOKEN_FAILED with the cause in *error, or TOKEN_NONE if the grammar allows no token.
-static int32_t token_choose(const struct generator *g, struct model_error *error) {
-    struct session *s = g->session;
-    const int64_t n = s->model->params.n_vocab;
-    if (g->logs != NULL && !logprobs_compute(g->logs, s->logits, n)) {
-        model_fail(error, "out of memory for the log probabilities of %zu tokens", g->logs->n);
+int32_t token_choose(const struct token_chooser *c, float *logits, int64_t n, struct model_error *error) {
+    if (c->logs != NULL && !logprobs_compute(c->logs, logits, n)) {
+        model_fail(error, "out of memory for the log probabilities of %zu tokens", c->logs->n);
         return TOKEN_FAILED;
     }
-    const int64_t n_left = g->guide != NULL ? guide_mask(g->guide, s->logits, n, error) : n;
+    const int64_t n_left = c->guide != NULL ? guide_mask(c->guide, logits, n, error) : n;
     if (n_left == 0) {
-        logprobs_drop(g->logs);
+        logprobs_drop(c->logs);
         return TOKEN_NONE;
     }
-    const int32_t token = n_left > 0 ? sampler_pick(g->sampler, s->logits, n) : TOKEN_FAILED;
-    if (token < 0 || !sampler_accept(g->sampler, token) || (g->guide != NULL && !guide_accept(g->guide, token, error))) {
-        logprobs_drop(g->logs);
+    const int32_t token = n_left > 0 ? sampler_pick(c->sampler, logits, n) : TOKEN_FAILED;
+    if (token < 0 || !sampler_accept(c->sampler, token) || (c->guide != NULL && !guide_accept(c->guide, token, error))) {
+        logprobs_drop(c->logs);
         model_fail(error, "the model computed no finite logits, or memory is exhausted");
         return TOKEN_FAILED;
     }
-    if (g->logs != NULL) {
-        logprobs_choose(g->logs, s->logits, token);
+    if (c->logs != NULL) {
+        logprobs_choose(c->logs, logits, token);
     }
     return token;
 }
 
 static bool tokens_make(const struct generator *g, int64_t n_max, struct generate_result *r, struct model_error *error) {
     struct session *s = g->session;
+    const struct token_chooser chooser = {.sampler = g->sampler, .guide = g->guide, .logs = g->logs};
     while ((n_max < 0 || r->n_made < n_max) && !(g->stop != NULL && g->stop(g->stop_data))) {
-        const int32_t token = token_choose(g, error);
+        const int32_t token = token_choose(&chooser, s->logits, s->model->params.n_vocab, error);
         if (token < 0) {
             return token == TOKEN_NONE;
         }
@@ -142,7 +103,7 @@ static bool tokens_make(const struct generator *g, int64_t n_max, struct generat
         if (!text_writer_put(g->writer, token)) {
             return model_fail(error, "writing the text failed: %s", strerror(errno));
         }
-        if (g->writer->is_over || s->n_past == s->params.n_ctx || (n_max >= 0 && r->n_made == n_max)) {
+        if (g->writer->filter.is_over || s->n_past == s->params.n_ctx || (n_max >= 0 && r->n_made == n_max)) {
             return true;
         }
         if (!session_decode(s, &token, 1, error)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// generate.h: generates the next tokens of a text (generate.c). The tokens can be restricted to a grammar (schema.c), and their
+// generate.h: generates the next tokens of a text (generate.c, filter.c). The tokens can be restricted to a grammar (schema.c), and their
 // probabilities can be collected (logprobs.c). generate.c also processes a long text context by context. A function that fails
 // returns false or NULL and writes the cause into a model_error.
 #pragma once
@@ -56,22 +56,53 @@ void logprobs_drop(struct logprobs *l);
 void logprobs_write(struct berth_json_writer *w, const char *key, const struct logprobs *l, const struct vocab *vocab);
 void logprobs_fini(struct logprobs *l);
 
-// ---- text of the generated tokens (generate.c) ----
+// ---- choosing a token (generate.c) ----
 
-// Writes the text of tokens as complete characters, up to the first stop word. A stop word may span several tokens.
-struct text_writer {
+// How a token is chosen. guide and logs may be NULL.
+struct token_chooser {
+    struct sampler *sampler;
+    struct guide *guide;   // restricts the tokens
+    struct logprobs *logs; // collects log probabilities
+};
+
+// TOKEN_FAILED: the cause is in *error. TOKEN_NONE: the grammar allows no token.
+enum { TOKEN_FAILED = -1, TOKEN_NONE = -2 };
+
+// Chooses the next token by n logits, which a guide changes.
+int32_t token_choose(const struct token_chooser *chooser, float *logits, int64_t n, struct model_error *error);
+
+// ---- text of the generated tokens ----
+
+// Converts tokens to complete characters, up to the first stop word (filter.c). A stop word may span several tokens.
+struct text_filter {
     const struct vocab *vocab;
     const char *const *stops; // [n_stops] owned by the caller
     int n_stops;
+    struct utf8_stream stream;
+    char *piece; // bytes of a token
+    char *held;  // [n_held] bytes that may be the beginning of a stop word. The last call passed on the first n_passed of them
+    size_t n_held, n_passed;
+    bool is_over; // a stop word was found
+};
+
+// Bytes of memory for a filter with these stop words, or with stop words of at most max_stop bytes.
+size_t text_filter_size(const struct vocab *vocab, const char *const *stops, int n_stops);
+size_t text_filter_size_for(const struct vocab *vocab, size_t max_stop);
+// The memory must live as long as the filter.
+void text_filter_init(struct text_filter *f, const struct vocab *vocab, const char *const *stops, int n_stops, char *memory);
+// Adds a token. Returns the number of bytes that can be written now; *text is valid until the next call.
+size_t text_filter_put(struct text_filter *f, int32_t token, char **text);
+// The text ends: returns the remaining bytes.
+size_t text_filter_end(struct text_filter *f, char **text);
+
+// Writes the text of tokens to a file (generate.c).
+struct text_writer {
+    const struct vocab *vocab;
     FILE *file;
     FILE *copy;       // gets the same text, always with its control characters; NULL: none
     bool is_terminal; // `file` is a terminal, so '?' replaces control characters in the text written to it
-    struct utf8_stream stream;
-    char *piece, *chars;     // bytes of a token; complete characters of these bytes
-    size_t cap;              // bytes of piece
-    char *held;              // [n_held] unwritten bytes that may be the beginning of a stop word
-    size_t n_held, max_stop; // max_stop: bytes of the longest stop word
-    bool is_over;            // a stop word was found
+    struct text_filter filter;
+    char *memory; // of the filter; NULL: text_writer_init failed
 };
 
 // False: out of memory. text_writer_fini must be called in any case.

@@ -458,7 +458,8 @@ struct sampler {
     float mu;                  // mirostat: largest surprise allowed now
     int32_t *past;             // [past_room] ring of the last tokens
     int64_t n_past, past_room; // tokens accepted since the start; capacity of the ring
-    float *logits;             // [2 * n_vocab] modified logits; occurrences of each token
+    float *logits;             // [2 * n_logits] modified logits; occurrences of each token
+    int64_t n_logits;
     struct sample_entry *heap; // [2 * n_heap], n_heap >= n_vocab; the second half is temporary memory
     int64_t n_heap;
     uint64_t state[4]; // of the random number generator
@@ -467,6 +468,8 @@ struct sampler {
 void sampler_init(struct sampler *sampler, float temperature, int64_t top_k, float top_p, uint64_t seed);
 void sampler_seed(struct sampler *sampler, uint64_t seed);
 void sampler_fini(struct sampler *sampler);
+// Allocates the memory for n logits, which sampler_pick otherwise allocates when it is first needed. False: out of memory.
+bool sampler_reserve(struct sampler *sampler, int64_t n);
 // Adds a chosen or prefilled token to the history that penalties use. False: out of memory.
 bool sampler_accept(struct sampler *sampler, int32_t token);
 // Returns the logits with biases and penalties applied, or `logits` itself if there are neither. NULL: out of memory.

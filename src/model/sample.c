@@ -285,16 +285,28 @@ static void logits_penalise(const struct sampler *s, float *logits, int32_t *cou
     }
 }
 
+static bool logits_reserve(struct sampler *s, int64_t n) {
+    if (s->n_logits < n) {
+        berth_free(s->logits);
+        s->logits = berth_malloc((size_t) n * (sizeof *s->logits + sizeof(int32_t)));
+        s->n_logits = s->logits != NULL ? n : 0;
+    }
+    return s->logits != NULL;
+}
+
+bool sampler_reserve(struct sampler *s, int64_t n) {
+    return heap_reserve(s, n) && logits_reserve(s, n);
+}
+
 const float *sampler_logits(struct sampler *s, const float *logits, int64_t n) {
     if (s->n_biases == 0 && (!has_penalties(s) || s->n_past == 0)) {
         return logits;
     }
-    float *changed = berth_realloc(s->logits, (size_t) n * (sizeof *changed + sizeof(int32_t)));
-    if (changed == NULL) {
+    if (!logits_reserve(s, n)) {
         return NULL;
     }
+    float *changed = s->logits;
     int32_t *counts = (int32_t *) (void *) (changed + n);
-    s->logits = changed;
     memset(counts, 0, (size_t) n * sizeof *counts);
     memcpy(changed, logits, (size_t) n * sizeof *changed);
     for (int64_t i = 0; i < s->n_biases; i++) {

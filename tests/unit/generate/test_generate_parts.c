@@ -27,11 +27,11 @@ static bool bytes_write(const struct vocab *v, const char *bytes, const char *co
     struct text_writer w = {0};
     bool ok = berth_stream_open(out) && text_writer_init(&w, v, stops, n_stops, out->file);
     w.is_terminal = is_terminal;
-    for (const char *at = bytes; ok && *at != '\0' && !w.is_over; at++) {
+    for (const char *at = bytes; ok && *at != '\0' && !w.filter.is_over; at++) {
         ok = text_writer_put(&w, (uint8_t) *at);
     }
     ok = ok && text_writer_end(&w);
-    *is_over = w.is_over;
+    *is_over = w.filter.is_over;
     text_writer_fini(&w);
     return berth_stream_close(out) && ok;
 }
