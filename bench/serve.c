@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// serve.c: measures the engine of `berth serve`: B requests at once, with prompts of PP tokens and answers of TG tokens. Prints tokens
+// per second of the steps in which every sequence generates a token, of the prompts, and the time that the engine spends outside
+// the model, as a share of a step. Then each request runs alone, and its text is compared (with -d, a difference is a failure).
+//
+// Usage: bench-serve MODEL [-b B,B,...] [-p PP] [-n TG] [-t THREADS] [-r RUNS] [-d]
+// -d: deterministic, as `berth serve --deterministic`. The best of RUNS runs is printed.
+
+#include "clock.h"
+
+#include "model/vocab.h"
+#include "serve/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_B 256
+
+struct options {
+    const char *path;
+    int n_b, b[16];
+    int64_t n_prompt, n_new;
+    int n_threads, n_runs;
+    bool is_deterministic;
+};
+
+struct bench {
+    struct options o;
+    struct model_devices devices;
+    struct model *model;
+    struct vocab *vocab;
+    uint64_t texts[MAX_B]; // hash of each request's text
+};
+
+static int fail(const char *what) {
+    fprintf(stderr, "bench-serve: %s\n", what);
+    return 1;
+}
+
+static uint64_t text_hash(uint64_t h, const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ (unsigned char) text[i]) * 1099511628211u;
+    }
+    return h;
+}
+
+// Prompts differ in their first token, so that no prefix is shared. Every request has its own seed.
+static struct engine_ticket *request_start(struct bench *b, struct engine *e, int i, struct model_error *error) {
+    static int32_t tokens[65536];
+    for (int64_t k = 0; k < b->o.n_prompt; k++) {
+        tokens[k] = (int32_t) ((3 + 7 * i + 11 * k * (k == 0 ? 0 : 1)) % b->model->params.n_vocab);
+    }
+    // A bias keeps the tokens that end a text out, so that all answers have the same length.
+    struct sample_bias ends[ENGINE_MAX_BIASES];
+    int64_t n_ends = 0;
+    for (int32_t t = 0; t < b->vocab->n_tokens && n_ends < ENGINE_MAX_BIASES; t++) {
+        if (vocab_is_end(b->vocab, t)) {
+            ends[n_ends++] = (struct sample_bias){t, -1e30f};
+        }
+    }
+    const struct engine_request r = {.tokens = tokens,
+        .n_tokens = b->o.n_prompt,
+        .n_max = b->o.n_new,
+        .n_logprobs = -1,
+        .sampling = {.temperature = 0, .top_p = 1, .repeat = 1, .seed = (uint64_t) i, .biases = ends, .n_biases = n_ends}};
+    struct engine_ticket *t = NULL;
+    return engine_submit(e, &r, &t, NULL, error) == ENGINE_OK ? t : NULL;
+}
+
+struct times {
+    double prompt_s, steps_s; // until every request has its first token; from then until the first request ends
+    int64_t n_steps;          // tokens generated in steps_s
+};
+
+// Runs n requests from `first` on. False: a request failed.
+static bool requests_run(
+    struct bench *b, struct engine *e, int first, int n, uint64_t *hashes, struct times *out, struct model_error *error) {
+    struct engine_ticket *tickets[MAX_B];
+    struct engine_stats stats;
+    int64_t n_at_first = 0;
+    double first_s = 0, end_s = 0;
+    const double begin_s = clock_s(CLOCK_MONOTONIC);
+    engine_stats(e, &stats);
+    const int64_t n_before = stats.n_made_tokens;
+    for (int i = 0; i < n; i++) {
+        hashes[i] = 14695981039346656037u;
+        tickets[i] = request_start(b, e, first + i, error);
+        if (tickets[i] == NULL) {
+            return false;
+        }
+    }
+    int n_open = n, n_started = 0;
+    bool has_started[MAX_B] = {false};
+    while (n_open > 0) {
+        usleep(200);
+        for (int i = 0; i < n; i++) {
+            struct engine_piece piece;
+            if (tickets[i] == NULL) {
+                continue;
+            }
+            engine_read(tickets[i], 0, &piece);
+            hashes[i] = text_hash(hashes[i], piece.text, piece.n_text);
+            if (piece.n_made > 0 && !has_started[i]) {
+                has_started[i] = true;
+                n_started++;
+            }
+            if (piece.end == ENGINE_ERROR) {
+                return model_fail(error, "%s", piece.error);
+            }
+            if (piece.end != ENGINE_RUNNING) {
+                n_open--;
+                engine_release(tickets[i]);
+                tickets[i] = NULL;
+            }
+        }
+        engine_stats(e, &stats);
+        if (n_started == n && first_s == 0) {
+            first_s = clock_s(CLOCK_MONOTONIC);
+            n_at_first = stats.n_made_tokens;
+        }
+        if (n_open == n) {
+            end_s = clock_s(CLOCK_MONOTONIC);
+            out->n_steps = stats.n_made_tokens - n_at_first;
+        }
+    }
+    (void) n_before;
+    out->prompt_s = first_s - begin_s;
+    out->steps_s = end_s - first_s;
+    return true;
+}
+
+static bool case_run(struct bench *b, int n, struct model_error *error) {
+    const int64_t n_ctx = (b->o.n_prompt + b->o.n_new + 63) / 64 * 64;
+    const struct engine_params params = {.model = b->model,
+        .devices = &b->devices,
+        .vocab = b->vocab,
+        .n_ctx = n_ctx,
+        .n_pool = n_ctx * n,
+        .n_page = 32,
+        .n_batch = 512 + n,
+        .n_running = n,
+        .n_waiting = n,
+        .is_deterministic = b->o.is_deterministic};
+    struct times best = {0};
+    double best_prompt = 0, best_steps = 0;
+    uint64_t together[MAX_B], alone;
+    int n_same = 0, n_compared = 0;
+    for (int run = 0; run < b->o.n_runs; run++) {
+        struct engine *e = engine_new(&params, error);
+        if (e == NULL || !requests_run(b, e, 0, n, together, &best, error)) {
+            return false;
+        }
+        const double prompt = (double) (b->o.n_prompt * n) / best.prompt_s, steps = (double) best.n_steps / best.steps_s;
+        best_prompt = prompt > best_prompt ? prompt : best_prompt;
+        best_steps = steps > best_steps ? steps : best_steps;
+        if (run + 1 == b->o.n_runs) { // some of them alone
+            const int step = n > 4 ? n / 4 : 1;
+            for (int i = 0; i < n; i += step) {
+                struct times t;
+                if (!requests_run(b, e, i, 1, &alone, &t, error)) {
+                    return false;
+                }
+                n_compared++;
+                n_same += alone == together[i];
+            }
+        }
+        engine_free(e);
+    }
+    printf("%5d %12.1f %12.1f %6d/%d\n", n, best_prompt, best_steps, n_same, n_compared);
+    fflush(stdout);
+    return !b->o.is_deterministic || n_same == n_compared ||
+           model_fail(error, "a text differs from the text of the request alone");
+}
+
+static bool list_parse(const char *text, struct options *o) {
+    for (char *end; o->n_b < 16; text = end + 1) {
+        o->b[o->n_b++] = (int) strtol(text, &end, 10);
+        if (o->b[o->n_b - 1] < 1 || o->b[o->n_b - 1] > MAX_B || (*end != ',' && *end != '\0')) {
+            return false;
+        }
+        if (*end == '\0') {
+            return true;
+        }
+    }
+    return false;
+}
+
+int main(int argc, char **argv) {
+    static struct bench b = {.o = {.n_prompt = 64, .n_new = 33, .n_threads = 1, .n_runs = 2}};
+    struct model_error error = {""};
+    for (int c; (c = getopt(argc, argv, "b:p:n:t:r:d")) != -1;) {
+        switch (c) {
+            case 'b':
+                if (!list_parse(optarg, &b.o)) {
+                    return fail("-b requires numbers from 1 to 256");
+                }
+                break;
+            case 'p': b.o.n_prompt = strtol(optarg, NULL, 10); break;
+            case 'n': b.o.n_new = strtol(optarg, NULL, 10); break;
+            case 't': b.o.n_threads = (int) strtol(optarg, NULL, 10); break;
+            case 'r': b.o.n_runs = (int) strtol(optarg, NULL, 10); break;
+            case 'd': b.o.is_deterministic = true; break;
+            default: return fail("usage: bench-serve [-b B,B,...] [-p PP] [-n TG] [-t THREADS] [-r RUNS] [-d] MODEL");
+        }
+    }
+    if (b.o.n_b == 0) {
+        list_parse("1,4,16", &b.o);
+    }
+    if (optind + 1 != argc || b.o.n_prompt < 1 || b.o.n_prompt > 65536 || b.o.n_new < 2 || b.o.n_runs < 1) {
+        return fail("usage: bench-serve [-b B,B,...] [-p PP] [-n TG] [-t THREADS] [-r RUNS] [-d] MODEL");
+    }
+    b.model = model_open(argv[optind], &error);
+    if (b.model == NULL || !model_devices_open(&b.devices, NULL, b.o.n_threads, &error) ||
+        !model_place(b.model, &b.devices, false, NULL, NULL, &error) || (b.vocab = vocab_of_model(b.model, &error)) == NULL) {
+        return fail(error.text);
+    }
+    printf("%5s %12s %12s %8s\n", "batch", "prompt tok/s", "steps tok/s", "alone");
+    for (int i = 0; i < b.o.n_b; i++) {
+        if (!case_run(&b, b.o.b[i], &error)) {
+            return fail(error.text);
+        }
+    }
+    vocab_free(b.vocab);
+    model_free(b.model);
+    model_devices_close(&b.devices);
+    return 0;
+}
