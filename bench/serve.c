@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // serve.c: measures the engine of `berth serve`: B requests at once, with prompts of PP tokens and answers of TG tokens. Prints tokens
-// per second of the steps in which every sequence generates a token, of the prompts, and the time that the engine spends outside
-// the model, as a share of a step. Then each request runs alone, and its text is compared (with -d, a difference is a failure).
+// per second of the prompts and of the steps in which every sequence generates a token, by wall clock and by CPU time. Then some of
+// the requests run alone, and their texts are compared. With -d, a difference is a failure.
 //
 // Usage: bench-serve MODEL [-b B,B,...] [-p PP] [-n TG] [-t THREADS] [-r RUNS] [-d]
 // -d: deterministic, as `berth serve --deterministic`. The best of RUNS runs is printed.
@@ -68,10 +68,24 @@ static struct engine_ticket *request_start(struct bench *b, struct engine *e, in
     return engine_submit(e, &r, &t, NULL, error) == ENGINE_OK ? t : NULL;
 }
 
-struct times {
-    double prompt_s, steps_s; // until every request has its first token; from then until the first request ends
-    int64_t n_steps;          // tokens generated in steps_s
+struct moment {
+    double wall, cpu;
 };
+
+static struct moment moment_now(void) {
+    return (struct moment){clock_s(CLOCK_MONOTONIC), clock_s(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+struct times {
+    struct moment begin, first, end; // the start; every request has its first token; the last moment when all run
+    int64_t n_steps;                 // tokens generated between `first` and `end`
+};
+
+static void best_keep(struct moment *best, double n, const struct moment *from, const struct moment *to) {
+    const double wall = n / (to->wall - from->wall), cpu = n / (to->cpu - from->cpu);
+    best->wall = wall > best->wall ? wall : best->wall;
+    best->cpu = cpu > best->cpu ? cpu : best->cpu;
+}
 
 // Runs n requests from `first` on. False: a request failed.
 static bool requests_run(
@@ -79,10 +93,7 @@ static bool requests_run(
     struct engine_ticket *tickets[MAX_B];
     struct engine_stats stats;
     int64_t n_at_first = 0;
-    double first_s = 0, end_s = 0;
-    const double begin_s = clock_s(CLOCK_MONOTONIC);
-    engine_stats(e, &stats);
-    const int64_t n_before = stats.n_made_tokens;
+    *out = (struct times){.begin = moment_now()};
     for (int i = 0; i < n; i++) {
         hashes[i] = 14695981039346656037u;
         tickets[i] = request_start(b, e, first + i, error);
@@ -93,13 +104,14 @@ static bool requests_run(
     int n_open = n, n_started = 0;
     bool has_started[MAX_B] = {false};
     while (n_open > 0) {
-        usleep(200);
+        bool has_waited = false; // for one request per round
         for (int i = 0; i < n; i++) {
             struct engine_piece piece;
             if (tickets[i] == NULL) {
                 continue;
             }
-            engine_read(tickets[i], 0, &piece);
+            engine_read(tickets[i], has_waited ? 0 : 1000000, &piece);
+            has_waited = true;
             hashes[i] = text_hash(hashes[i], piece.text, piece.n_text);
             if (piece.n_made > 0 && !has_started[i]) {
                 has_started[i] = true;
@@ -115,18 +127,15 @@ static bool requests_run(
             }
         }
         engine_stats(e, &stats);
-        if (n_started == n && first_s == 0) {
-            first_s = clock_s(CLOCK_MONOTONIC);
+        if (n_started == n && out->first.wall == 0) {
+            out->first = moment_now();
             n_at_first = stats.n_made_tokens;
         }
         if (n_open == n) {
-            end_s = clock_s(CLOCK_MONOTONIC);
+            out->end = moment_now();
             out->n_steps = stats.n_made_tokens - n_at_first;
         }
     }
-    (void) n_before;
-    out->prompt_s = first_s - begin_s;
-    out->steps_s = end_s - first_s;
     return true;
 }
 
@@ -142,18 +151,17 @@ static bool case_run(struct bench *b, int n, struct model_error *error) {
         .n_running = n,
         .n_waiting = n,
         .is_deterministic = b->o.is_deterministic};
-    struct times best = {0};
-    double best_prompt = 0, best_steps = 0;
+    struct times times;
+    struct moment prompt = {0, 0}, steps = {0, 0};
     uint64_t together[MAX_B], alone;
     int n_same = 0, n_compared = 0;
     for (int run = 0; run < b->o.n_runs; run++) {
         struct engine *e = engine_new(&params, error);
-        if (e == NULL || !requests_run(b, e, 0, n, together, &best, error)) {
+        if (e == NULL || !requests_run(b, e, 0, n, together, &times, error)) {
             return false;
         }
-        const double prompt = (double) (b->o.n_prompt * n) / best.prompt_s, steps = (double) best.n_steps / best.steps_s;
-        best_prompt = prompt > best_prompt ? prompt : best_prompt;
-        best_steps = steps > best_steps ? steps : best_steps;
+        best_keep(&prompt, (double) (b->o.n_prompt * n), &times.begin, &times.first);
+        best_keep(&steps, (double) times.n_steps, &times.first, &times.end);
         if (run + 1 == b->o.n_runs) { // some of them alone
             const int step = n > 4 ? n / 4 : 1;
             for (int i = 0; i < n; i += step) {
@@ -167,7 +175,7 @@ static bool case_run(struct bench *b, int n, struct model_error *error) {
         }
         engine_free(e);
     }
-    printf("%5d %12.1f %12.1f %6d/%d\n", n, best_prompt, best_steps, n_same, n_compared);
+    printf("%5d %10.1f %10.1f %10.1f %10.1f %6d/%d\n", n, prompt.wall, steps.wall, prompt.cpu, steps.cpu, n_same, n_compared);
     fflush(stdout);
     return !b->o.is_deterministic || n_same == n_compared ||
            model_fail(error, "a text differs from the text of the request alone");
@@ -215,7 +223,7 @@ int main(int argc, char **argv) {
         !model_place(b.model, &b.devices, false, NULL, NULL, &error) || (b.vocab = vocab_of_model(b.model, &error)) == NULL) {
         return fail(error.text);
     }
-    printf("%5s %12s %12s %8s\n", "batch", "prompt tok/s", "steps tok/s", "alone");
+    printf("%5s %10s %10s %10s %10s %8s\n", "batch", "prompt", "steps", "cpu prompt", "cpu steps", "alone");
     for (int i = 0; i < b.o.n_b; i++) {
         if (!case_run(&b, b.o.b[i], &error)) {
             return fail(error.text);
