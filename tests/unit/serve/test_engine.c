@@ -1,123 +1,10 @@
 // SPDX-License-Identifier: MIT
 // test_engine.c: tests the engine with the model that comes with Berth: texts compared with a session of its own, joining and leaving,
-// prefixes, cancelling, a full queue, requests that never fit, stop texts, grammars, log probabilities, embeddings, shutdown, and that
-// nothing allocates after the start.
+// prefixes, cancelling, a full queue, requests that never fit, stop texts, grammars, log probabilities, embeddings, and shutdown.
 
-#include "support/check.h"
-
-#include "base/base.h"
-#include "base/min.h"
-#include "serve/engine_state.h"
-
-#include "berth-cpu.h"
+#include "support/engine_sample.h"
 
 #include <stdatomic.h>
-#include <unistd.h>
-
-#define N_CTX 256
-
-static struct bench {
-    struct model_devices devices;
-    struct model *model;
-    struct vocab *vocab;
-} bench;
-
-static int bench_open(void **state) {
-    (void) state;
-    struct model_error error = {""};
-    assert_true(model_devices_open(&bench.devices, "CPU", 2, &error));
-    bench.model = model_open("models/tales-q8_0.gguf", &error);
-    assert_non_null(bench.model);
-    assert_true(model_place(bench.model, &bench.devices, false, NULL, NULL, &error));
-    bench.vocab = vocab_of_model(bench.model, &error);
-    assert_non_null(bench.vocab);
-    return 0;
-}
-
-static int bench_close(void **state) {
-    (void) state;
-    vocab_free(bench.vocab);
-    model_free(bench.model);
-    model_devices_close(&bench.devices);
-    return 0;
-}
-
-static struct engine_params params_of(int n_running, int64_t n_pool, bool is_deterministic) {
-    return (struct engine_params){.model = bench.model,
-        .devices = &bench.devices,
-        .vocab = bench.vocab,
-        .n_ctx = N_CTX,
-        .n_pool = n_pool,
-        .n_page = 16,
-        .n_batch = 64,
-        .n_running = n_running,
-        .n_waiting = 64,
-        .is_deterministic = is_deterministic};
-}
-
-static struct engine *engine_open(int n_running, int64_t n_pool, bool is_deterministic) {
-    struct model_error error = {""};
-    const struct engine_params params = params_of(n_running, n_pool, is_deterministic);
-    berth_cpu_set_batch_invariant(bench.devices.backend[0], false);
-    struct engine *e = engine_new(&params, &error);
-    assert_string_equal(error.text, "");
-    assert_non_null(e);
-    return e;
-}
-
-static const char *const prompts[] = {"Once upon a time, there was a", "The little dog", "Tom and Mia went to the park.",
-    "One day", "Once upon a time, there was a big", "A bird sat on the", "The sun was",
-    "Once upon a time, there was a red ball. The ball"};
-#define N_PROMPTS (sizeof prompts / sizeof *prompts)
-
-// A request and what it has returned.
-struct answer {
-    struct token_list tokens;
-    struct engine_request r;
-    struct engine_ticket *ticket;
-    char text[4096];
-    size_t n_text;
-    struct engine_piece last;
-    int n_logprobs;
-};
-
-static struct answer answer_of(size_t i, int64_t n_max, float temperature) {
-    struct answer a = {.r = {.n_max = n_max,
-                           .n_logprobs = -1,
-                           .sampling = {.temperature = temperature, .top_k = 40, .top_p = 0.95f, .repeat = 1, .seed = 100 + i}}};
-    struct model_error error = {""};
-    const char *prompt = prompts[i % N_PROMPTS];
-    assert_true(vocab_encode(bench.vocab, prompt, strlen(prompt), ENCODE_ADD, &a.tokens, &error));
-    a.r.tokens = a.tokens.ids;
-    a.r.n_tokens = (int64_t) a.tokens.n;
-    return a;
-}
-
-static void answer_submit(struct engine *e, struct answer *a) {
-    struct model_error error = {""};
-    assert_int_equal(engine_submit(e, &a->r, &a->ticket, NULL, &error), ENGINE_OK);
-}
-
-static bool answer_read(struct answer *a, int64_t timeout_us) {
-    engine_read(a->ticket, timeout_us, &a->last);
-    assert_true(a->n_text + a->last.n_text < sizeof a->text);
-    memcpy(a->text + a->n_text, a->last.text, a->last.n_text);
-    a->n_text += a->last.n_text;
-    a->text[a->n_text] = '\0';
-    a->n_logprobs += a->last.n_logprobs;
-    return a->last.end != ENGINE_RUNNING;
-}
-
-static void answer_finish(struct answer *a) {
-    while (!answer_read(a, 1000000)) {
-    }
-    engine_release(a->ticket);
-    a->ticket = NULL;
-}
-
-static void answer_fini(struct answer *a) {
-    token_list_fini(&a->tokens);
-}
 
 // Generates the same text with a session, as `berth run` does.
 static struct berth_stream text_alone(const struct answer *a, bool is_deterministic) {
@@ -216,15 +103,6 @@ static void test_together(void **state) {
 }
 
 // ---- pages ----
-
-static struct engine_stats stats_when_idle(struct engine *e) {
-    struct engine_stats stats;
-    do {
-        usleep(500);
-        engine_stats(e, &stats);
-    } while (stats.n_running + stats.n_waiting > 0);
-    return stats;
-}
 
 static void test_cancel(void **state) {
     (void) state;
@@ -434,33 +312,7 @@ static void test_embedding(void **state) {
     engine_free(e);
 }
 
-// ---- memory and the end ----
-
-static void test_no_allocation(void **state) {
-    (void) state;
-    enum { N = 24 };
-    static struct answer answers[N];
-    struct engine *e = engine_open(16, 2048, false);
-    for (size_t i = 0; i < N; i++) {
-        answers[i] = answer_of(i, 40, i % 2 == 0 ? 0 : 0.9f);
-        answers[i].r.n_logprobs = i % 4 == 0 ? 2 : -1;
-        answers[i].r.sampling.repeat = 1.1f;
-        answers[i].r.is_embedding = i % 8 == 7;
-    }
-    berth_alloc_watch(true);
-    for (size_t i = 0; i < N; i++) {
-        answer_submit(e, &answers[i]);
-    }
-    for (size_t i = 0; i < N; i++) {
-        answer_finish(&answers[i]);
-    }
-    assert_int_equal(berth_alloc_made(), 0);
-    berth_alloc_watch(false);
-    for (size_t i = 0; i < N; i++) {
-        answer_fini(&answers[i]);
-    }
-    engine_free(e);
-}
+// ---- the end ----
 
 static void count_wake(void *user) {
     atomic_int *n = user;
@@ -491,34 +343,11 @@ static void test_close(void **state) {
     engine_free(e);
 }
 
-static void test_memory(void **state) {
-    (void) state;
-    struct engine *e = NULL;
-    struct engine_stats plan, stats;
-    struct model_error error = {""};
-    const struct engine_params params = params_of(2, 512, false);
-    for (int64_t n = 1; e == NULL; n += 1 + n / 16) {
-        error.text[0] = '\0';
-        assert_true(n < 100000);
-        berth_alloc_watch(true);
-        berth_alloc_fail_at(n);
-        e = engine_new(&params, &error);
-        berth_alloc_fail_at(0);
-        assert_true(e != NULL || error.text[0] != '\0');
-    }
-    engine_stats(e, &stats);
-    engine_free(e);
-    berth_alloc_watch(false);
-    assert_true(engine_plan(&params, &plan, &error));
-    assert_true(plan.n_pool == 512 && plan.weights == stats.weights && plan.cache == stats.cache && plan.own == stats.own);
-    assert_true(plan.compute == stats.compute && plan.work == stats.work);
-}
-
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone), cmocka_unit_test(test_together),
         cmocka_unit_test(test_cancel), cmocka_unit_test(test_prefix), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_timeout), cmocka_unit_test(test_options), cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_no_allocation), cmocka_unit_test(test_close), cmocka_unit_test(test_memory)};
+        cmocka_unit_test(test_close)};
     return cmocka_run_group_tests_name("engine", tests, bench_open, bench_close);
 }
