@@ -3,8 +3,9 @@
 // per second of the prompts and of the steps in which every sequence generates a token, by wall clock and by CPU time. Then some of
 // the requests run alone, and their texts are compared. With -d, a difference is a failure.
 //
-// Usage: bench-serve MODEL [-b B,B,...] [-p PP] [-n TG] [-t THREADS] [-r RUNS] [-d]
-// -d: deterministic, as `berth serve --deterministic`. The best of RUNS runs is printed.
+// Usage: bench-serve [-b B,B,...] [-p PP] [-n TG] [-g PAGE] [-t THREADS] [-r RUNS] [-d] MODEL
+// -g: tokens per page; 0: one page per sequence, so that its keys are adjacent. -d: deterministic, as `berth serve --deterministic`.
+// The best of RUNS runs is printed.
 
 #include "clock.h"
 
@@ -20,7 +21,7 @@
 struct options {
     const char *path;
     int n_b, b[16];
-    int64_t n_prompt, n_new;
+    int64_t n_prompt, n_new, n_page;
     int n_threads, n_runs;
     bool is_deterministic;
 };
@@ -141,12 +142,13 @@ static bool requests_run(
 
 static bool case_run(struct bench *b, int n, struct model_error *error) {
     const int64_t n_ctx = (b->o.n_prompt + b->o.n_new + 63) / 64 * 64;
+    const int64_t page = b->o.n_page > 0 ? b->o.n_page : n_ctx;
     const struct engine_params params = {.model = b->model,
         .devices = &b->devices,
         .vocab = b->vocab,
         .n_ctx = n_ctx,
-        .n_pool = n_ctx * n,
-        .n_page = 32,
+        .n_pool = (n_ctx + page - 1) / page * page * n,
+        .n_page = page,
         .n_batch = 512 + n,
         .n_running = n,
         .n_waiting = n,
@@ -195,9 +197,9 @@ static bool list_parse(const char *text, struct options *o) {
 }
 
 int main(int argc, char **argv) {
-    static struct bench b = {.o = {.n_prompt = 64, .n_new = 33, .n_threads = 1, .n_runs = 2}};
+    static struct bench b = {.o = {.n_prompt = 64, .n_new = 33, .n_page = 32, .n_threads = 1, .n_runs = 2}};
     struct model_error error = {""};
-    for (int c; (c = getopt(argc, argv, "b:p:n:t:r:d")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "b:p:n:g:t:r:d")) != -1;) {
         switch (c) {
             case 'b':
                 if (!list_parse(optarg, &b.o)) {
@@ -206,17 +208,18 @@ int main(int argc, char **argv) {
                 break;
             case 'p': b.o.n_prompt = strtol(optarg, NULL, 10); break;
             case 'n': b.o.n_new = strtol(optarg, NULL, 10); break;
+            case 'g': b.o.n_page = strtol(optarg, NULL, 10); break;
             case 't': b.o.n_threads = (int) strtol(optarg, NULL, 10); break;
             case 'r': b.o.n_runs = (int) strtol(optarg, NULL, 10); break;
             case 'd': b.o.is_deterministic = true; break;
-            default: return fail("usage: bench-serve [-b B,B,...] [-p PP] [-n TG] [-t THREADS] [-r RUNS] [-d] MODEL");
+            default: return fail("usage: bench-serve [-b B,B,...] [-p PP] [-n TG] [-g PAGE] [-t THREADS] [-r RUNS] [-d] MODEL");
         }
     }
     if (b.o.n_b == 0) {
         list_parse("1,4,16", &b.o);
     }
     if (optind + 1 != argc || b.o.n_prompt < 1 || b.o.n_prompt > 65536 || b.o.n_new < 2 || b.o.n_runs < 1) {
-        return fail("usage: bench-serve [-b B,B,...] [-p PP] [-n TG] [-t THREADS] [-r RUNS] [-d] MODEL");
+        return fail("usage: bench-serve [-b B,B,...] [-p PP] [-n TG] [-g PAGE] [-t THREADS] [-r RUNS] [-d] MODEL");
     }
     b.model = model_open(argv[optind], &error);
     if (b.model == NULL || !model_devices_open(&b.devices, NULL, b.o.n_threads, &error) ||
