@@ -12,6 +12,7 @@
 #include "serve/engine_state.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 // ---- 1: requests ----
@@ -83,11 +84,40 @@ static void has_more_wake(struct engine *e) {
     }
 }
 
-// Asks for the first waiting request to run. Requires the lock.
+// Returns the number of prompt tokens of t, in complete pages, that the prompt of a running request begins with too.
+static int64_t common_tokens(const struct engine *e, const struct engine_ticket *t, const struct engine_ticket *running) {
+    const int64_t n_most = min_i64(t->n_prompt - 1, running->n_prompt);
+    int64_t n = 0;
+    while (n < n_most && t->tokens[n] == running->tokens[n]) {
+        n++;
+    }
+    return n / e->params.n_page * e->params.n_page;
+}
+
+// Returns the number of tokens that running requests will have computed for t soon, because their prompts begin with the same
+// tokens; 0: no more than n_cached. It is faster to wait for them than to compute them twice. Requests that arrive together, such as
+// several answers to one prompt, would share nothing otherwise.
+static int64_t tokens_soon(const struct engine *e, const struct engine_ticket *t, int64_t n_cached) {
+    int64_t n_soon = 0;
+    for (int id = 0; !t->is_embedding && id < e->params.n_running; id++) {
+        if (e->running[id] != NULL && admit_computed(e->admit, id) < e->running[id]->n_prompt) {
+            n_soon = max_i64(n_soon, common_tokens(e, t, e->running[id]));
+        }
+    }
+    return n_soon > n_cached ? n_soon : 0;
+}
+
+// Asks for the first waiting request to run. ADMIT_WAIT: stats.why_waiting has the reason. Requires the lock.
 static enum admit_status ticket_admit(struct engine *e, struct engine_ticket *t, struct admit_reason *reason) {
     struct pages_prefix found = {0};
     if (!t->is_embedding) { // an embedding needs the hidden states of all tokens
         found = pages_find(e->pool->pages, t->tokens, t->n_prompt);
+    }
+    const int64_t n_soon = tokens_soon(e, t, found.n_cached);
+    if (n_soon > 0) {
+        snprintf(e->stats.why_waiting, sizeof e->stats.why_waiting,
+            "a running request computes the first %" PRId64 " tokens of the same prompt", n_soon);
+        return ADMIT_WAIT;
     }
     const struct admit_request request = {.n_prompt = t->n_prompt,
         .n_new = t->n_max,
@@ -101,6 +131,8 @@ static enum admit_status ticket_admit(struct engine *e, struct engine_ticket *t,
         t->state = TICKET_RUNNING;
         t->n_cached = found.n_cached;
         e->stats.n_cached_tokens += found.n_cached;
+    } else if (status == ADMIT_WAIT) {
+        admit_explain(reason, e->stats.why_waiting, sizeof e->stats.why_waiting);
     }
     return status;
 }
@@ -112,7 +144,6 @@ static void waiting_admit(struct engine *e) {
         struct engine_ticket *t = e->first;
         const enum admit_status status = ticket_admit(e, t, &reason);
         if (status == ADMIT_WAIT) {
-            admit_explain(&reason, e->stats.why_waiting, sizeof e->stats.why_waiting);
             break;
         }
         e->first = t->next;

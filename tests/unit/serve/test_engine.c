@@ -161,9 +161,27 @@ static void test_prefix(void **state) {
     assert_int_equal(b.last.n_cached, (b.r.n_tokens - 1) / 16 * 16); // all complete pages before the last token
     assert_true(n_first <= b.last.n_cached);
     assert_true(answer_is_same(&b, true));
+    engine_free(e);
+    // Requests with the same prompt that arrive together: it is computed once.
+    struct answer same[4];
+    e = engine_open(4, 1024, true);
+    for (int i = 0; i < 4; i++) {
+        same[i] = b;
+        same[i].n_text = 0;
+        same[i].r.sampling.seed = 1 + (uint64_t) i;
+        same[i].r.sampling.temperature = 0.8f;
+        answer_submit(e, &same[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        answer_finish(&same[i]);
+        assert_int_equal(same[i].last.n_cached, i == 0 ? 0 : (b.r.n_tokens - 1) / 16 * 16);
+    }
+    engine_free(e);
+    for (int i = 0; i < 4; i++) {
+        assert_true(answer_is_same(&same[i], true));
+    }
     answer_fini(&a);
     answer_fini(&b);
-    engine_free(e);
 }
 
 // ---- refusals ----
