@@ -14,7 +14,11 @@
 
 // ---- creation ----
 
-static bool params_check(const struct model *model, const struct pool_params *p, struct model_error *error) {
+static bool params_check(
+    const struct model *model, const struct model_devices *devices, const struct pool_params *p, struct model_error *error) {
+    if (devices->shares != NULL) {
+        return model_fail(error, "several sequences are not supported on a composite device, which divides every page");
+    }
     if (model->engine != &engine_native) {
         return model_fail(error, "several sequences require Berth's own graphs, but %s runs this model", model->engine->name);
     }
@@ -91,7 +95,7 @@ static bool arrays_make(struct pool *p, struct model_error *error) {
 
 struct pool *pool_new(
     const struct model *model, const struct model_devices *devices, const struct pool_params *params, struct model_error *error) {
-    if (!params_check(model, params, error)) {
+    if (!params_check(model, devices, params, error)) {
         return NULL;
     }
     struct pool *p = berth_calloc(1, sizeof *p);

@@ -67,12 +67,12 @@ static void test_alone(void **state) {
 // Requests join and leave while others run. The cache is small, so requests wait and pages move. Without batch invariance, sums are
 // rounded differently in batches of other sizes. Then a text changes where two tokens are equally likely.
 static void together_run(bool is_deterministic) {
-    enum { N = 40 };
+    enum { N = CHECK_PART > 1 ? 18 : 40 };
     static struct answer answers[N];
     struct engine *e = engine_open(17, 1280, is_deterministic);
     struct engine_stats stats;
     for (size_t i = 0; i < N; i++) {
-        answers[i] = answer_of(i, 20 + (int64_t) (i * 37 % 120), i % 3 == 0 ? 0 : 0.9f);
+        answers[i] = answer_of(i, 20 + (int64_t) (i * 37 % 120) / CHECK_PART, i % 3 == 0 ? 0 : 0.9f);
         answer_submit(e, &answers[i]);
         if (i % 5 == 4) {
             usleep(3000);
@@ -85,7 +85,7 @@ static void together_run(bool is_deterministic) {
     engine_stats(e, &stats);
     assert_int_equal(stats.n_done, N);
     assert_int_equal(stats.n_requests, N);
-    assert_true(stats.n_cached_tokens > 0 || !is_deterministic);
+    assert_true(stats.n_cached_tokens > 0 || CHECK_PART > 1);
     engine_free(e);
     int n_same = 0;
     for (size_t i = 0; i < N; i++) {
