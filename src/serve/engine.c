@@ -104,18 +104,26 @@ bool engine_plan(const struct engine_params *params, struct engine_stats *out, s
 
 // ---- creation ----
 
+// Writes the new memory, so that it is resident: a later step cannot fail because the system has no page left.
+static void *array_new(struct engine *e, size_t n, size_t size) {
+    void *p = berth_arrays_new(&e->memory, n, size);
+    if (p != NULL) {
+        memset(p, 0, n * size);
+    }
+    return p;
+}
+
 static void tickets_make(struct engine *e) {
     struct engine_params *p = &e->params;
-    struct berth_arrays *m = &e->memory;
-    for (int i = e->n_tickets; i-- > 0 && !m->has_failed;) {
+    for (int i = e->n_tickets; i-- > 0 && !e->memory.has_failed;) {
         struct engine_ticket *t = &e->tickets[i];
         t->engine = e;
-        t->tokens = berth_arrays_new(m, (size_t) p->n_ctx, sizeof *t->tokens);
-        t->filter_memory = berth_arrays_new(m, filter_size(p), 1);
-        t->read_memory = berth_arrays_new(m, filter_size(p), 1);
-        t->text = berth_arrays_new(m, ENGINE_READ_SIZE + filter_size(p), 1);
-        t->logs.items = berth_arrays_new(m, e->n_items, sizeof *t->logs.items);
-        t->embedding = berth_arrays_new(m, (size_t) p->model->params.n_embd, sizeof *t->embedding);
+        t->tokens = array_new(e, (size_t) p->n_ctx, sizeof *t->tokens);
+        t->filter_memory = array_new(e, filter_size(p), 1);
+        t->read_memory = array_new(e, filter_size(p), 1);
+        t->text = array_new(e, ENGINE_READ_SIZE + filter_size(p), 1);
+        t->logs.items = array_new(e, e->n_items, sizeof *t->logs.items);
+        t->embedding = array_new(e, (size_t) p->model->params.n_embd, sizeof *t->embedding);
         t->next = e->free;
         e->free = t;
     }
@@ -135,11 +143,11 @@ static bool memory_make(struct engine *e, struct model_error *error) {
     }
     e->n_items = item_count(p);
     e->n_tickets = ticket_count(p);
-    e->tickets = berth_arrays_new(&e->memory, (size_t) e->n_tickets, sizeof *e->tickets);
+    e->tickets = array_new(e, (size_t) e->n_tickets, sizeof *e->tickets);
     e->max_wakes = MAX_WAKES * e->n_tickets;
-    e->wakes = berth_arrays_new(&e->memory, (size_t) e->max_wakes, sizeof *e->wakes);
-    e->running = berth_arrays_new(&e->memory, (size_t) p->n_running, sizeof *e->running);
-    e->logits = berth_arrays_new(&e->memory, logits_count(p), sizeof *e->logits);
+    e->wakes = array_new(e, (size_t) e->max_wakes, sizeof *e->wakes);
+    e->running = array_new(e, (size_t) p->n_running, sizeof *e->running);
+    e->logits = array_new(e, logits_count(p), sizeof *e->logits);
     if (e->tickets != NULL) {
         tickets_make(e);
     }
