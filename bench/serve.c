@@ -47,7 +47,7 @@ static uint64_t text_hash(uint64_t h, const char *text, size_t n) {
 }
 
 // Prompts differ in their first token, so that no prefix is shared. Every request has its own seed.
-static struct engine_ticket *request_start(struct bench *b, struct engine *e, int i, struct model_error *error) {
+static struct engine_ticket *request_start(struct bench *b, struct engine *e, int i, int64_t n_new, struct model_error *error) {
     static int32_t tokens[65536];
     for (int64_t k = 0; k < b->o.n_prompt; k++) {
         tokens[k] = (int32_t) ((3 + 7 * i + 11 * k * (k == 0 ? 0 : 1)) % b->model->params.n_vocab);
@@ -62,7 +62,7 @@ static struct engine_ticket *request_start(struct bench *b, struct engine *e, in
     }
     const struct engine_request r = {.tokens = tokens,
         .n_tokens = b->o.n_prompt,
-        .n_max = b->o.n_new,
+        .n_max = n_new,
         .n_logprobs = -1,
         .sampling = {.temperature = 0, .top_p = 1, .repeat = 1, .seed = (uint64_t) i, .biases = ends, .n_biases = n_ends}};
     struct engine_ticket *t = NULL;
@@ -88,16 +88,23 @@ static void best_keep(struct moment *best, double n, const struct moment *from, 
     best->cpu = cpu > best->cpu ? cpu : best->cpu;
 }
 
-// Runs n requests from `first` on. False: a request failed.
-static bool requests_run(
-    struct bench *b, struct engine *e, int first, int n, uint64_t *hashes, struct times *out, struct model_error *error) {
+// The requests first ... first + n - 1, with answers of n_new tokens.
+struct group {
+    int first, n;
+    int64_t n_new;
+};
+
+// False: a request failed.
+static bool group_run(
+    struct bench *b, struct engine *e, const struct group *g, uint64_t *hashes, struct times *out, struct model_error *error) {
+    const int n = g->n;
     struct engine_ticket *tickets[MAX_B];
     struct engine_stats stats;
     int64_t n_at_first = 0;
     *out = (struct times){.begin = moment_now()};
     for (int i = 0; i < n; i++) {
         hashes[i] = 14695981039346656037u;
-        tickets[i] = request_start(b, e, first + i, error);
+        tickets[i] = request_start(b, e, g->first + i, g->n_new, error);
         if (tickets[i] == NULL) {
             return false;
         }
@@ -159,7 +166,9 @@ static bool case_run(struct bench *b, int n, struct model_error *error) {
     int n_same = 0, n_compared = 0;
     for (int run = 0; run < b->o.n_runs; run++) {
         struct engine *e = engine_new(&params, error);
-        if (e == NULL || !requests_run(b, e, 0, n, together, &times, error)) {
+        const struct group warm = {.first = n, .n = n, .n_new = 2},
+                           all = {.n = n, .n_new = b->o.n_new}; // warm: touches the memory
+        if (e == NULL || !group_run(b, e, &warm, together, &times, error) || !group_run(b, e, &all, together, &times, error)) {
             return false;
         }
         best_keep(&prompt, (double) (b->o.n_prompt * n), &times.begin, &times.first);
@@ -168,7 +177,8 @@ static bool case_run(struct bench *b, int n, struct model_error *error) {
             const int step = n > 4 ? n / 4 : 1;
             for (int i = 0; i < n; i += step) {
                 struct times t;
-                if (!requests_run(b, e, i, 1, &alone, &t, error)) {
+                const struct group one = {.first = i, .n = 1, .n_new = b->o.n_new};
+                if (!group_run(b, e, &one, &alone, &t, error)) {
                     return false;
                 }
                 n_compared++;
