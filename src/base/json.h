@@ -41,8 +41,8 @@ BERTH_API bool berth_json_array(struct berth_json *r);
 BERTH_API bool berth_json_next(struct berth_json *r); // false after the last element; ']' is consumed then
 BERTH_API bool berth_json_string(struct berth_json *r, struct berth_json_text *out);
 BERTH_API bool berth_json_int(struct berth_json *r, int64_t min, int64_t max, int64_t *out);
-bool berth_json_bool(struct berth_json *r, bool *out);
-bool berth_json_null(struct berth_json *r); // consumes null if it is next; false otherwise, without failing
+BERTH_API bool berth_json_bool(struct berth_json *r, bool *out);
+BERTH_API bool berth_json_null(struct berth_json *r); // consumes null if it is next; false otherwise, without failing
 BERTH_API bool berth_json_number_text(struct berth_json *r, struct berth_json_text *out); // any number, as written
 BERTH_API bool berth_json_skip(struct berth_json *r);                                     // one value of any kind
 BERTH_API bool berth_json_done(struct berth_json *r);                                     // only blanks follow
