@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// api_request.c: reads a request body (api.h). The object's members are read by the table of api_fields.c. Checks that concern
+// several members follow.
+
+#include "base/json.h"
+#include "serve/api.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+// ---- errors ----
+
+bool api_fail(struct api_error *error, int status, const char *code, const char *param, const char *fmt, ...) {
+    if (error->status != 0) {
+        return false;
+    }
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(error->message, sizeof error->message, fmt, args);
+    va_end(args);
+    error->status = status;
+    error->code = code;
+    snprintf(error->param, sizeof error->param, "%s", param != NULL ? param : "");
+    return false;
+}
+
+bool api_out_of_memory(struct api_error *error) {
+    return api_fail(error, 500, "out_of_memory", NULL, "out of memory for the request");
+}
+
+bool api_refuse(struct api_parser *p, const char *fmt, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return api_fail(p->error, 400, "invalid_value", p->name, "%s", text);
+}
+
+bool api_refuse_json(struct api_parser *p) {
+    if (p->json->status == GGML_STATUS_ALLOC_FAILED) {
+        return api_out_of_memory(p->error);
+    }
+    return api_fail(p->error, 400, p->name != NULL ? "invalid_value" : "invalid_json", p->name, "%s", berth_last_error());
+}
+
+char *api_text_copy(struct api_parser *p, const char *text, size_t size) {
+    char *copy = berth_arrays_new(&p->r->memory, size + 1, 1);
+    if (copy == NULL) {
+        api_out_of_memory(p->error);
+        return NULL;
+    }
+    memcpy(copy, text, size);
+    return copy;
+}
+
+// ---- checks after all members are read ----
+
+static bool chat_check(struct api_parser *p) {
+    const struct api_request *r = p->r;
+    p->name = "messages";
+    if (r->n_messages == 0) {
+        return api_fail(p->error, 400, "missing_required_parameter", p->name, "missing parameter: messages");
+    }
+    p->name = "top_logprobs";
+    if (r->n_logprobs > 0 && !r->has_logprobs) {
+        return api_refuse(p, "top_logprobs %" PRId64 " requires logprobs true", r->n_logprobs);
+    }
+    return true;
+}
+
+static bool inputs_check(struct api_parser *p) {
+    const struct api_request *r = p->r;
+    p->name = r->kind == API_EMBEDDING ? "input" : "prompt";
+    if (r->n_inputs == 0) {
+        return api_fail(p->error, 400, "missing_required_parameter", p->name, "missing parameter: %s", p->name);
+    }
+    const int64_t n_answers = (int64_t) r->n_inputs * r->n_choices;
+    if (r->kind == API_COMPLETION && n_answers > API_MAX_CHOICES) {
+        return api_refuse(p, "%zu prompts with n %" PRId64 " require %" PRId64 " answers, at most %d are allowed", r->n_inputs,
+            r->n_choices, n_answers, API_MAX_CHOICES);
+    }
+    return true;
+}
+
+static bool request_check(struct api_parser *p) {
+    struct api_request *r = p->r;
+    if (!(r->kind == API_CHAT ? chat_check(p) : inputs_check(p))) {
+        return false;
+    }
+    p->name = "best_of";
+    if (p->n_best >= 0 && p->n_best != r->n_choices) {
+        return api_refuse(p, "best_of %" PRId64 " differs from n %" PRId64 ": answers are not ranked", p->n_best, r->n_choices);
+    }
+    p->name = "stream_options";
+    if (r->has_stream_usage && !r->is_stream) {
+        return api_refuse(p, "stream_options requires stream true");
+    }
+    r->sampling.biases = r->biases;
+    r->sampling.n_biases = (int64_t) r->n_biases;
+    size_t at = 0; // the array of tokens does not move any more
+    for (size_t i = 0; i < r->n_inputs; i++) {
+        if (r->inputs[i].text == NULL) {
+            r->inputs[i].tokens = r->tokens + at;
+            at += r->inputs[i].n_tokens;
+        }
+    }
+    return true;
+}
+
+static bool members_read(struct api_parser *p) {
+    struct berth_json_text key;
+    if (!berth_json_object(p->json)) {
+        return api_refuse_json(p);
+    }
+    while (berth_json_key(p->json, &key)) {
+        if (!api_field_read(p, key.text, key.len)) {
+            return false;
+        }
+        p->name = NULL;
+    }
+    return berth_json_done(p->json) || api_refuse_json(p);
+}
+
+bool api_request_read(struct api_request *r, enum api_kind kind, const char *body, size_t size, struct api_error *error) {
+    struct berth_json json;
+    *r = (struct api_request){
+        .kind = kind, .n_max = -1, .n_choices = 1, .dimensions = -1, .sampling = {.temperature = 1, .top_p = 1, .repeat = 1}};
+    struct api_parser p = {.json = &json, .r = r, .error = error, .n_best = -1};
+    berth_json_init(&json, body, size, "body");
+    const bool ok = members_read(&p) && request_check(&p);
+    berth_json_fini(&json);
+    berth_free(p.text);
+    return ok;
+}
+
+void api_request_fini(struct api_request *r) {
+    berth_arrays_free(&r->memory);
+    berth_free(r->messages);
+    berth_free(r->inputs);
+    berth_free(r->stops);
+    berth_free(r->tokens);
+    berth_free(r->biases);
+    *r = (struct api_request){0};
+}
