@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// fake_engine.h: an engine without a model, for tests of requests and HTTP. Each sequence gets the tokens 0, 1, 2, ... with the texts
+// " w0", " w1", ..., one per step. A thread does a step every fake.step_us; with 0 there is no thread, and fake_step does one.
+#pragma once
+
+#include "serve/engine.h"
+
+struct fake {
+    int step_us;
+    int n_queue;                      // engine_submit returns ENGINE_FULL if as many sequences are active; 0: no limit
+    enum engine_status submit_status; // of engine_submit, if not ENGINE_OK
+    enum engine_end forced_end;       // of each sequence at its next step, if not ENGINE_RUNNING
+    int n_wait_steps;                 // steps before a sequence is admitted
+    int64_t n_stop;                   // tokens after which a sequence ends with ENGINE_STOP; 0: never
+    int64_t n_embd;
+    // Counted:
+    int n_active, n_submitted, n_cancelled, n_guides;
+};
+extern struct fake fake;
+
+void fake_step(struct engine *e);
