@@ -34,6 +34,7 @@ look() {
         need pkg-config pkg-config tool pkg-config
         need libcmocka-dev "cmocka (header and library)" header cmocka.h -lcmocka
         need zlib1g-dev "zlib (header and library)" header zlib.h -lz
+        need libmicrohttpd-dev "libmicrohttpd (header and library)" header microhttpd.h -lmicrohttpd
         ;;
     esac
     if [ "$part" = ci ]; then

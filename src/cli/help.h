@@ -184,6 +184,7 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv);
     X(perplexity) \
     X(plan) \
     X(run) \
+    X(serve) \
     X(train) \
     X(verify) \
     X(version) \

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+// serve.c: `berth serve [MODEL]` serves a model with OpenAI's HTTP API. All memory is planned before the first request.
+
+#include "base/min.h"
+#include "cli/help.h"
+#include "cli/models.h"
+#include "model/chat.h"
+#include "model/vocab.h"
+#include "serve/plan.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define RESERVED_FDS 64 // descriptors besides those of connections
+
+extern const char serve_page[]; // src/serve/page/index.html
+
+struct options {
+    struct model_options model;
+    const char *host, *key_file, *cors, *template, *name;
+    size_t memory;
+    int32_t port, n_parallel, n_queue, wait_s, drain_s, timeout_s, n_connections, n_per_address;
+    bool is_deterministic, is_plan;
+};
+
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    CLI_OPTION(
+        0, "host", "ADDRESS", "listen on this address; 0.0.0.0: on all", .preset = "127.0.0.1", CLI_TO(struct options, host)),
+    CLI_OPTION(0, "port", "N", "listen on this port; 0: any free port", .preset = "8080", CLI_RANGE(0, 65535),
+        CLI_TO(struct options, port)),
+    CLI_OPTION(0, "memory", "SIZE",
+        "use at most SIZE bytes for weights, cache, compute buffers, engine and HTTP together (default: enough for every "
+        "sequence "
+        "of --parallel with a full context)",
+        .kind = CLI_SIZE, CLI_TO(struct options, memory)),
+    CLI_OPTION(0, "parallel", "N", "compute at most N sequences at the same time", .preset = "8", CLI_RANGE(1, 1024),
+        CLI_TO(struct options, n_parallel)),
+    CLI_OPT_CTX,
+    CLI_OPT_BATCH,
+    CLI_OPTION(0, "queue", "N", "at most N sequences wait for memory; more get status 429", .preset = "64", CLI_RANGE(0, 65536),
+        CLI_TO(struct options, n_queue)),
+    CLI_OPTION(0, "wait", "SECONDS", "a sequence waits at most this long; then it gets status 429", .preset = "60",
+        CLI_RANGE(1, 86400), CLI_TO(struct options, wait_s)),
+    CLI_OPTION(0, "drain", "SECONDS", "after SIGTERM or Ctrl-C, running requests have this time to finish", .preset = "30",
+        CLI_RANGE(0, 86400), CLI_TO(struct options, drain_s)),
+    CLI_OPTION(0, "deterministic", NULL, "the result of a request does not depend on the other requests",
+        CLI_TO(struct options, is_deterministic)),
+    CLI_OPTION(0, "api-key-file", "FILE", "accept only clients with a key of FILE, which has one key per line", .takes = "*",
+        .use = CLI_READ, CLI_TO(struct options, key_file)),
+    CLI_OPTION(0, "cors", "ORIGIN", "web pages of ORIGIN, such as https://chat.example, may use the server; *: all pages",
+        CLI_TO(struct options, cors)),
+    CLI_OPTION(0, "connections", "N", "accept at most N connections", .preset = "256", CLI_RANGE(1, 65536),
+        CLI_TO(struct options, n_connections)),
+    CLI_OPTION(0, "per-address", "N", "accept at most N connections of one address", .preset = "64", CLI_RANGE(1, 65536),
+        CLI_TO(struct options, n_per_address)),
+    CLI_OPTION(0, "timeout", "SECONDS", "close connections that need longer to send a request, or that make no progress",
+        .preset = "60", CLI_RANGE(1, 86400), CLI_TO(struct options, timeout_s)),
+    CLI_OPTION(0, "template", "NAME", "chat template: chatml, llama3, gemma, ... (default: that of the file)",
+        .takes = "@templates", CLI_TO(struct options, template), .also = "chat-template"),
+    CLI_OPTION(0, "alias", "NAME", "name of the model in the API (default: that of the file, without .gguf)",
+        CLI_TO(struct options, name)),
+    CLI_OPTION(0, "plan", NULL, "print the plan of the memory and exit", CLI_TO(struct options, is_plan)),
+    CLI_PLACE_ROWS,
+    {0},
+};
+
+const struct cli_help cli_serve_help = {
+    .command = "serve",
+    .what = "serve a model with OpenAI's HTTP API",
+    .operands = "[MODEL]",
+    .takes = ".gguf",
+    .n_operands = {0, 1, 1},
+    .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
+    .about =
+        "Serves a model to many users: /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models of OpenAI's API, "
+        "with streaming; /health, /metrics for Prometheus, and a page at /. All memory is planned at the start. A request is "
+        "admitted only if it fits until its last token; others wait in a queue, and beyond --queue and --wait they get status "
+        "429. The server listens on 127.0.0.1 unless --host is given. Each response is logged on standard error, without its "
+        "contents; --quiet switches the log off.",
+    .options = option_rows,
+    .size = sizeof(struct options),
+    .examples = {{"Serve the shipped model", "serve"},
+        {"Serve a model within 6 GiB, for up to 16 users", "serve -m model.gguf --memory 6G --parallel 16"},
+        {"For other machines, with keys", "serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt"}},
+};
+
+struct server {
+    const struct options *o;
+    struct workbench m;
+    struct access_keys keys;
+    char name[256]; // of the model
+    struct service_params service_params;
+    struct http_params http_params;
+    struct serve_plan plan;
+    struct service service;
+    struct engine *engine;
+    struct http *http;
+};
+
+// ---- before the start ----
+
+static int keys_open(struct server *s) {
+    struct model_error error = {""};
+    size_t size = 0;
+    if (s->o->key_file == NULL) {
+        return CLI_OK;
+    }
+    char *text = cli_read_text(s->o->key_file, &size);
+    if (text == NULL) {
+        return CLI_FAILURE;
+    }
+    const bool ok = access_keys_read(&s->keys, text, size, s->o->key_file, &error);
+    memset(text, 0, size);
+    berth_free(text);
+    s->http_params.keys = &s->keys;
+    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+}
+
+static int template_find(struct server *s) {
+    struct model_error error = {""};
+    const char *jinja = NULL;
+    if (s->o->template != NULL) {
+        s->service_params.chat = chat_template_find(s->o->template);
+        return s->service_params.chat != NULL
+                   ? CLI_OK
+                   : cli_usage("serve", "unknown --template '%s'; 'berth chat --template x' lists all", s->o->template);
+    }
+    if (!keys_text(berth_gguf_map_meta(s->m.model->file), "tokenizer.chat_template", &jinja, &error)) {
+        return cli_fail(CLI_FAILURE, "%s: %s", s->m.path, error.text);
+    }
+    s->service_params.chat = jinja != NULL ? chat_template_recognise(jinja) : NULL;
+    if (s->service_params.chat == NULL && !s->o->is_plan) {
+        cli_warn("%s: %s, so /v1/chat/completions is refused; choose a template with --template", s->m.path,
+            jinja != NULL ? "its chat template is unknown" : "it has no chat template");
+    }
+    return CLI_OK;
+}
+
+// The name of the file without folder and ".gguf".
+static void name_set(struct server *s) {
+    const char *slash = strrchr(s->m.path, '/'), *file = slash != NULL ? slash + 1 : s->m.path;
+    const size_t n = strlen(file) - (berth_ends_with(file, ".gguf") ? 5 : 0);
+    if (s->o->name != NULL) {
+        snprintf(s->name, sizeof s->name, "%s", s->o->name);
+    } else {
+        snprintf(s->name, sizeof s->name, "%.*s", (int) n, file);
+    }
+}
+
+static int plan_find(struct server *s) {
+    const struct options *o = s->o;
+    struct model_error error = {""};
+    const struct serve_question q = {.model = s->m.model,
+        .devices = &s->m.devices,
+        .vocab = s->m.vocab,
+        .n_ctx = o->model.n_ctx,
+        .n_batch = o->model.n_batch,
+        .n_running = o->n_parallel,
+        .n_waiting = o->n_queue,
+        .wait_us = (int64_t) o->wait_s * 1000000,
+        .memory = o->memory,
+        .is_deterministic = o->is_deterministic,
+        .http = &s->http_params,
+        .service = &s->service_params};
+    if (!serve_plan_find(&q, &s->plan, &error)) {
+        return cli_fail(o->memory > 0 ? CLI_NEGATIVE : CLI_FAILURE, "%s", error.text);
+    }
+    cli_context_warn(s->plan.engine.n_ctx, s->m.model->params.n_ctx_train);
+    return CLI_OK;
+}
+
+static void plan_print(const struct server *s) {
+    const struct serve_plan *p = &s->plan;
+    char text[6][32];
+    printf("%s: weights %s, cache %s for %" PRId64 " tokens, compute %s, work %s, engine and HTTP %s\n", s->name,
+        cli_short_bytes(p->sizes.weights, text[0]), cli_short_bytes(p->sizes.cache, text[1]), p->engine.n_pool,
+        cli_short_bytes(p->sizes.compute, text[2]), cli_short_bytes(p->sizes.work, text[3]),
+        cli_short_bytes(p->sizes.own + p->http, text[4]));
+    printf("total %s, %" PRId64 " users with a full context of %" PRId64 " tokens, up to %d at the same time\n",
+        cli_short_bytes(serve_plan_size(p), text[5]), min_i64(p->engine.n_pool / p->engine.n_ctx, p->engine.n_running),
+        p->engine.n_ctx, p->engine.n_running);
+}
+
+// Raises the limit of open files if the connections require it.
+static int files_raise(const struct options *o) {
+    const rlim_t n = (rlim_t) o->n_connections + RESERVED_FDS;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= n) {
+        return CLI_OK;
+    }
+    if (limit.rlim_max < n) {
+        return cli_fail(CLI_FAILURE, "--connections %d requires %ju open files, but the limit is %ju; raise it with ulimit -n",
+            o->n_connections, (uintmax_t) n, (uintmax_t) limit.rlim_max);
+    }
+    limit.rlim_cur = n;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? CLI_OK : cli_fail(CLI_FAILURE, "the limit of open files cannot be raised");
+}
+
+// ---- serving ----
+
+static struct http *stop_target; // for the signal handler
+
+static void on_stop(int number) {
+    (void) number;
+    http_stop(stop_target);
+}
+
+static void signals_set(void (*handler)(int)) {
+    struct sigaction action = {.sa_handler = handler};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+}
+
+static void response_log(void *user, const struct http_log *entry) {
+    char when[32] = "";
+    struct tm parts;
+    const time_t now = time(NULL);
+    (void) user;
+    if (gmtime_r(&now, &parts) != NULL) {
+        (void) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    }
+    fprintf(stderr, "%s %s %s %d", when, entry->method, entry->path, entry->status);
+    if (entry->n_prompt >= 0) {
+        fprintf(stderr, " %" PRId64 "+%" PRId64 " tokens", entry->n_prompt, entry->n_made);
+    }
+    fprintf(stderr, " %.1f ms\n", (double) entry->time_us / 1000);
+}
+
+static int server_start(struct server *s) {
+    struct model_error error = {""};
+    s->engine = engine_new(&s->plan.engine, &error);
+    if (s->engine == NULL) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    s->service_params.engine = s->engine;
+    if (!service_init(&s->service, &s->service_params)) {
+        return cli_fail(CLI_FAILURE, "out of memory for %d requests", s->service_params.n_requests);
+    }
+    s->http_params.service = &s->service;
+    s->http = http_new(&s->http_params, &error);
+    return s->http != NULL ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+}
+
+static int server_run(struct server *s) {
+    struct model_error error = {""};
+    const char *host = s->o->host;
+    const bool is_v6 = strchr(host, ':') != NULL;
+    stop_target = s->http;
+    signals_set(on_stop);
+    signal(SIGPIPE, SIG_IGN);
+    printf("listening on http://%s%s%s:%d\n", is_v6 ? "[" : "", host, is_v6 ? "]" : "", http_port(s->http));
+    fflush(stdout);
+    const bool ok = http_run(s->http, &error);
+    signals_set(SIG_IGN);
+    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+}
+
+static void server_fini(struct server *s) {
+    if (s->engine != NULL) {
+        engine_close(s->engine, 0);
+    }
+    http_free(s->http); // releases the requests, so the engine must still exist
+    engine_free(s->engine);
+    if (s->service.slots != NULL) {
+        service_fini(&s->service);
+    }
+    access_keys_fini(&s->keys);
+    workbench_close(&s->m);
+}
+
+static int serve_all(struct server *s) {
+    int code = keys_open(s);
+    if (code == CLI_OK) {
+        code = template_find(s);
+    }
+    if (code == CLI_OK) {
+        code = plan_find(s);
+    }
+    if (code != CLI_OK) {
+        return code;
+    }
+    plan_print(s);
+    if (s->o->is_plan) {
+        return CLI_OK;
+    }
+    code = files_raise(s->o);
+    if (code == CLI_OK) {
+        code = server_start(s);
+    }
+    return code == CLI_OK ? server_run(s) : code;
+}
+
+int cli_serve(const struct cli_args *args) {
+    const struct options *o = args->options;
+    struct model_options model = o->model;
+    struct server s = {.o = o};
+    if (!http_is_available()) {
+        return cli_fail(CLI_FAILURE, "this build has no HTTP server: libmicrohttpd was not found when Berth was built");
+    }
+    model.plan_only = o->is_plan;
+    const int opened = cli_model_open_text(&s.m, &model);
+    if (opened != CLI_OK) {
+        return opened;
+    }
+    name_set(&s);
+    s.service_params = (struct service_params){.vocab = s.m.vocab, .model = s.name, .created = (int64_t) time(NULL)};
+    s.http_params = (struct http_params){.host = o->host,
+        .port = o->port,
+        .cors = o->cors,
+        .n_connections = o->n_connections,
+        .n_per_address = o->n_per_address,
+        .timeout_s = o->timeout_s,
+        .drain_us = (int64_t) o->drain_s * 1000000,
+        .page = serve_page,
+        .log = cli_is_quiet() ? NULL : response_log};
+    if (o->key_file == NULL && !access_host_is_local(o->host) && !o->is_plan) {
+        cli_warn("without --api-key-file, everyone who reaches %s can use the server", o->host);
+    }
+    const int code = serve_all(&s);
+    server_fini(&s);
+    return code;
+}
