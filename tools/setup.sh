@@ -35,6 +35,7 @@ look() {
         need libcmocka-dev "cmocka (header and library)" header cmocka.h -lcmocka
         need zlib1g-dev "zlib (header and library)" header zlib.h -lz
         need libmicrohttpd-dev "libmicrohttpd (header and library)" header microhttpd.h -lmicrohttpd
+        need curl curl tool curl
         ;;
     esac
     if [ "$part" = ci ]; then

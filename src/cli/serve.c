@@ -39,7 +39,8 @@ static const struct cli_option option_rows[] = {
         .kind = CLI_SIZE, CLI_TO(struct options, memory)),
     CLI_OPTION(0, "parallel", "N", "compute at most N sequences at the same time", .preset = "8", CLI_RANGE(1, 1024),
         CLI_TO(struct options, n_parallel)),
-    CLI_OPT_CTX,
+    CLI_OPTION('c', "ctx", "N", "tokens of one sequence, prompt and answer (default: the context of training, at most 4096)",
+        .also = "ctx-size", CLI_INT_OF_MODEL(n_ctx, INT32_MAX)),
     CLI_OPT_BATCH,
     CLI_OPTION(0, "queue", "N", "at most N sequences wait for memory; more get status 429", .preset = "64", CLI_RANGE(0, 65536),
         CLI_TO(struct options, n_queue)),
@@ -299,7 +300,7 @@ int cli_serve(const struct cli_args *args) {
     const struct options *o = args->options;
     struct model_options model = o->model;
     struct server s = {.o = o};
-    if (!http_is_available()) {
+    if (!o->is_plan && !http_is_available()) {
         return cli_fail(CLI_FAILURE, "this build has no HTTP server: libmicrohttpd was not found when Berth was built");
     }
     model.plan_only = o->is_plan;

@@ -78,7 +78,7 @@ struct api_request {
 bool api_request_read(struct api_request *r, enum api_kind kind, const char *body, size_t size, struct api_error *error);
 void api_request_fini(struct api_request *r);
 
-// ---- within api_request.c and api_fields.c ----
+// ---- within the reader of requests ----
 
 struct berth_json;
 struct api_parser {

@@ -53,6 +53,7 @@ struct http {
     struct http_params params;
     struct MHD_Daemon *daemon;
     int listen_fd, epoll_fd, wake_fd, port;
+    size_t size;   // http_size
     bool is_local; // listens on a loopback address only
     atomic_int n_stops;
     bool is_closing;

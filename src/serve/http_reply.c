@@ -110,7 +110,7 @@ static void metrics_get(const struct http *h, struct metrics *m) {
     const struct service_params *p = &h->params.service->params;
     *m = (struct metrics){.model = p->model,
         .n_ctx = p->n_ctx,
-        .http_size = http_size(&h->params) + service_size(p, p->vocab->n_tokens),
+        .http_size = h->size + service_size(p, p->vocab->n_tokens),
         .is_closing = h->is_closing,
         .uptime_s = (double) (ggml_time_us() - h->start_us) / 1e6,
         .n_connections = h->n_clients,

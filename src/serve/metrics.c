@@ -7,7 +7,9 @@
 #include <inttypes.h>
 
 static void row_write(FILE *file, const char *name, const char *type, const char *help, double value) {
-    fprintf(file, "# HELP berth_%s %s\n# TYPE berth_%s %s\nberth_%s %.17g\n", name, help, name, type, name, value);
+    fprintf(file, "# HELP berth_%s %s\n", name, help);
+    fprintf(file, "# TYPE berth_%s %s\n", name, type);
+    fprintf(file, "berth_%s %.17g\n", name, value);
 }
 
 void metrics_write(FILE *file, const struct metrics *m) {

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #define DEFAULT_BATCH 512
+#define MAX_DEFAULT_CTX 4096
 #define MAX_GUIDED 16
 
 // ---- sizes of one setting ----
@@ -70,7 +71,7 @@ static int64_t pages_for(int64_t n_tokens) {
 
 bool serve_plan_find(const struct serve_question *q, struct serve_plan *plan, struct model_error *error) {
     const struct model_params *m = &q->model->params;
-    const int64_t n_ctx = q->n_ctx > 0 ? q->n_ctx : max_i64(512, min_i64(m->n_ctx_train, 4096));
+    const int64_t n_ctx = q->n_ctx > 0 ? q->n_ctx : min_i64(m->n_ctx_train, MAX_DEFAULT_CTX);
     *plan = (struct serve_plan){.engine = {.model = q->model,
                                     .devices = q->devices,
                                     .vocab = q->vocab,

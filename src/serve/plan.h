@@ -12,7 +12,7 @@ struct serve_question {
     struct model *model; // placed; with plan_only nothing is loaded
     const struct model_devices *devices;
     const struct vocab *vocab;
-    int64_t n_ctx;   // tokens of one sequence; 0: the context of training, limited to 512 ... 4096
+    int64_t n_ctx;   // tokens of one sequence; 0: the context of training, at most 4096
     int64_t n_batch; // tokens per step; 0: 512
     int n_running;   // sequences at once
     int n_waiting;

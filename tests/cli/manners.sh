@@ -53,6 +53,7 @@ ops; ; ; 3
 perplexity; -c 16 --chunks 2 $model README.md; -c 16 --chunks 2 @ README.md; 3
 plan; $small; @; 3
 run; -n 2 $model; -n 2 @; 3
+serve; --plan $model; --plan @; 3
 train; -c 8 -b 1 --lora 1 --steps 1 --data README.md -o $tmp/out.gguf $model; -c 8 -b 1 --lora 1 --steps 1 --data README.md -o $tmp/out.gguf @; 3
 verify; $tmp/plan.csv; @; 3
 version; ; ; 3
