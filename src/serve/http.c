@@ -23,7 +23,7 @@ bool http_is_available(void) {
 }
 
 size_t http_size(const struct http_params *p) {
-    return (size_t) p->n_connections * (HTTP_POOL_SIZE + CONNECTION_SIZE) + p->bodies_size;
+    return (size_t) p->n_connections * (HTTP_POOL_SIZE + HTTP_BLOCK_SIZE + CONNECTION_SIZE) + p->bodies_size;
 }
 
 // ---- calls from libmicrohttpd ----
@@ -164,8 +164,12 @@ struct http *http_new(const struct http_params *params, struct model_error *erro
         model_fail(error, "out of memory for the HTTP server");
         return NULL;
     }
-    *h = (struct http){
-        .params = *params, .listen_fd = -1, .epoll_fd = -1, .wake_fd = params->service->wake_fd, .start_us = ggml_time_us()};
+    *h = (struct http){.params = *params,
+        .size = http_size(params),
+        .listen_fd = -1,
+        .epoll_fd = -1,
+        .wake_fd = params->service->wake_fd,
+        .start_us = ggml_time_us()};
     atomic_init(&h->n_stops, 0);
     if (!listen_open(h, error) || !daemon_open(h, error)) {
         http_free(h);

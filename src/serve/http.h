@@ -7,6 +7,7 @@
 #include "serve/request.h"
 
 #define HTTP_POOL_SIZE 32768  // bytes per connection: limits the header of a request
+#define HTTP_BLOCK_SIZE 8192  // bytes of a stream that are sent at a time
 #define HTTP_FLUSH_US 2000000 // time for the last responses at the end
 
 struct http_log { // of one response

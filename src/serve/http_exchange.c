@@ -297,7 +297,7 @@ void exchange_wake(struct exchange *e) {
 
 void exchange_lose(struct exchange *e) {
     const enum request_state state = request_state(e->request);
-    if (e->is_replied && (state == REQUEST_DONE || state == REQUEST_FAILED)) {
+    if (e->is_replied && !e->is_suspended && (state == REQUEST_DONE || state == REQUEST_FAILED)) {
         return; // the response is being sent, or it is sent and the client has closed the connection
     }
     e->is_gone = true;

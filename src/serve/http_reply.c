@@ -11,7 +11,6 @@
 #    include <string.h>
 #    include <sys/epoll.h>
 
-#    define STREAM_BLOCK 8192
 #    define SEND_US 600000000 // time to receive an answer that is complete
 
 static const char json_type[] = "application/json";
@@ -226,7 +225,7 @@ static ssize_t stream_read(void *user, uint64_t pos, char *to, size_t max) {
 }
 
 enum MHD_Result reply_stream(struct exchange *e) {
-    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, stream_read, e, NULL);
+    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, HTTP_BLOCK_SIZE, stream_read, e, NULL);
     if (response == NULL) {
         return MHD_NO;
     }
