@@ -42,7 +42,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPTION('c', "ctx", "N", "tokens of one sequence, prompt and answer (default: the context of training, at most 4096)",
         .also = "ctx-size", CLI_INT_OF_MODEL(n_ctx, INT32_MAX)),
     CLI_OPT_BATCH,
-    CLI_OPTION(0, "queue", "N", "at most N sequences wait for memory; more get status 429", .preset = "64", CLI_RANGE(0, 65536),
+    CLI_OPTION(0, "queue", "N", "at most N sequences wait for memory; more get status 429", .preset = "64", CLI_RANGE(1, 65536),
         CLI_TO(struct options, n_queue)),
     CLI_OPTION(0, "wait", "SECONDS", "a sequence waits at most this long; then it gets status 429", .preset = "60",
         CLI_RANGE(1, 86400), CLI_TO(struct options, wait_s)),

@@ -13,31 +13,6 @@
 
 // ---- sizes of one setting ----
 
-// Plans a session whose cache holds the whole pool. Its graphs are those of the engine's largest step.
-static bool engine_size(const struct engine_params *p, struct engine_stats *out, struct model_error *error) {
-    const struct session_params params = {
-        .n_ctx = p->n_pool, .n_batch = p->n_batch, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .plan_only = true};
-    struct session *s = session_new(p->model, p->devices, &params, error);
-    if (s == NULL || !session_reserve(s, error)) {
-        session_free(s);
-        return false;
-    }
-    *out = (struct engine_stats){.n_pool = p->n_pool};
-    for (int d = 0; d < p->devices->n; d++) {
-        out->weights += s->memory[d].weights;
-        out->cache += s->memory[d].cache;
-        out->compute += s->memory[d].compute;
-        out->work += s->memory[d].work;
-    }
-    session_free(s);
-    // Per sequence: its logits, the sampler's copies of them, its tokens, and its text.
-    const size_t n_vocab = (size_t) p->model->params.n_vocab;
-    out->compute += (size_t) p->n_running * n_vocab * sizeof(float);
-    out->own = (size_t) p->n_running * n_vocab * (3 * sizeof(float) + 16) +
-               (size_t) (p->n_running + p->n_waiting) * (size_t) p->n_ctx * (sizeof(int32_t) + 16);
-    return true;
-}
-
 size_t serve_plan_size(const struct serve_plan *p) {
     return p->sizes.weights + p->sizes.cache + p->sizes.compute + p->sizes.work + p->sizes.own + p->http;
 }
@@ -60,7 +35,7 @@ static bool plan_make(const struct serve_question *q, int64_t n_pool, struct ser
     plan->engine.n_batch = min_i64(q->n_batch > 0 ? q->n_batch : DEFAULT_BATCH, n_pool);
     http_size_set(q, &plan->engine);
     plan->http = http_size(q->http) + service_size(q->service, q->vocab->n_tokens);
-    return engine_size(&plan->engine, &plan->sizes, error);
+    return engine_plan(&plan->engine, &plan->sizes, error);
 }
 
 // ---- the largest pool ----

@@ -9,7 +9,7 @@
 #define SERVE_PAGE 32 // tokens per page of the cache
 
 struct serve_question {
-    struct model *model; // placed; with plan_only nothing is loaded
+    const struct model *model; // placed; with plan_only nothing is loaded
     const struct model_devices *devices;
     const struct vocab *vocab;
     int64_t n_ctx;   // tokens of one sequence; 0: the context of training, at most 4096

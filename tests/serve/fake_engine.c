@@ -103,6 +103,12 @@ struct engine *engine_new(const struct engine_params *params, struct model_error
     return e;
 }
 
+bool engine_plan(const struct engine_params *params, struct engine_stats *out, struct model_error *error) {
+    (void) error;
+    *out = (struct engine_stats){.n_pool = params->n_pool, .cache = (size_t) params->n_pool * 1000};
+    return true;
+}
+
 void engine_close(struct engine *e, int64_t drain_us) {
     (void) drain_us;
     pthread_mutex_lock(&e->lock);
@@ -140,7 +146,7 @@ static enum engine_status status_find(const struct engine *e) {
 }
 
 enum engine_status engine_submit(
-    struct engine *e, struct engine_request *r, struct engine_ticket **out, int *retry_s, struct model_error *error) {
+    struct engine *e, const struct engine_request *r, struct engine_ticket **out, int *retry_s, struct model_error *error) {
     pthread_mutex_lock(&e->lock);
     enum engine_status status = status_find(e);
     struct engine_ticket *t = status == ENGINE_OK ? calloc(1, sizeof *t) : NULL;
