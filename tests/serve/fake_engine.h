@@ -5,16 +5,17 @@
 
 #include "serve/engine.h"
 
+// A test may change the settings while the thread runs.
 struct fake {
-    int step_us;
-    int n_queue;                      // engine_submit returns ENGINE_FULL if as many sequences are active; 0: no limit
-    enum engine_status submit_status; // of engine_submit, if not ENGINE_OK
-    enum engine_end forced_end;       // of each sequence at its next step, if not ENGINE_RUNNING
-    int n_wait_steps;                 // steps before a sequence is admitted
-    int64_t n_stop;                   // tokens after which a sequence ends with ENGINE_STOP; 0: never
+    _Atomic int step_us;
+    _Atomic int n_queue;                      // engine_submit returns ENGINE_FULL if as many sequences are active; 0: no limit
+    _Atomic enum engine_status submit_status; // of engine_submit, if not ENGINE_OK
+    _Atomic enum engine_end forced_end;       // of each sequence at its next step, if not ENGINE_RUNNING
+    _Atomic int n_wait_steps;                 // steps before a sequence is admitted
+    _Atomic int64_t n_stop;                   // tokens after which a sequence ends with ENGINE_STOP; 0: never
     int64_t n_embd;
     // Counted:
-    int n_active, n_submitted, n_cancelled, n_guides;
+    _Atomic int n_active, n_submitted, n_cancelled, n_guides;
 };
 extern struct fake fake;
 
