@@ -16,7 +16,7 @@
 #define API_MAX_INPUTS 256        // prompts or texts to embed of one request
 #define API_MAX_CHOICES 8         // answers of one request
 #define API_MAX_TOP_LOGPROBS 20   // alternatives per token
-#define API_MAX_SCHEMA_SIZE 65536 // bytes of a JSON schema
+#define API_MAX_SCHEMA_SIZE 32768 // bytes of a JSON schema
 #define API_MAX_TEMPERATURE 2.0
 #define API_RETRY_S 5 // Retry-After if nothing better is known
 

@@ -46,7 +46,8 @@ void service_fini(struct service *s) {
 }
 
 size_t service_size(const struct service_params *p, int64_t n_vocab) {
-    const size_t per_guide = SERVICE_GRAMMAR_SIZE + (size_t) n_vocab * 32; // a guide has a sorted copy of the vocabulary
+    // A guide has its stacks, arrays of about the same size, and a sorted copy of the vocabulary.
+    const size_t per_guide = SERVICE_GRAMMAR_RATIO * API_MAX_SCHEMA_SIZE + 2 * SERVICE_STACKS_SIZE + (size_t) n_vocab * 32;
     const size_t per_request =
         sizeof(struct service_slot) + sizeof(struct request) + API_MAX_CHOICES * sizeof(struct request_item);
     return p->answers_size + (size_t) p->n_guided * per_guide + (size_t) p->n_requests * per_request;
@@ -94,8 +95,8 @@ static bool guide_open(const struct request *r, struct text_guide *guide, struct
         berth_free(text);
     }
     if (guide->grammar != NULL) {
-        guide->grammar->max_stack_size = SERVICE_GRAMMAR_SIZE;
-        guide->grammar->max_steps = SERVICE_GRAMMAR_STEPS;
+        guide->grammar->max_stack_size = SERVICE_STACKS_SIZE;
+        guide->grammar->max_steps = SERVICE_STEPS_LEAST + SERVICE_STEPS_PER_TOKEN * (uint64_t) r->service->params.vocab->n_tokens;
         guide->guide = guide_new(guide->grammar, r->service->params.vocab, &why);
     }
     if (guide->guide != NULL) {

@@ -13,9 +13,12 @@
 
 #define REQUEST_WINDOW API_MAX_CHOICES
 
-// Limits of a grammar that a request brings.
-#define SERVICE_GRAMMAR_SIZE ((size_t) 4 << 20) // bytes of its stacks
-#define SERVICE_GRAMMAR_STEPS ((uint64_t) 1 << 26)
+// Limits of a grammar that a request brings. The steps bound the time that one token takes in the engine's thread: a step is a byte of
+// a token at a place of the grammar, and usual schemas need a few per token of the vocabulary.
+#define SERVICE_STACKS_SIZE ((size_t) 1 << 20) // bytes of the stacks of a grammar
+#define SERVICE_GRAMMAR_RATIO 64               // bytes of a grammar per byte of its schema, at most
+#define SERVICE_STEPS_PER_TOKEN 64
+#define SERVICE_STEPS_LEAST ((uint64_t) 1 << 20)
 
 struct service_params {
     struct engine *engine;

@@ -154,7 +154,7 @@ static void test_long_lists(void **state) {
     fprintf(s.file, CHAT_WITH(", 'response_format': {'type': 'json_schema', 'json_schema': {'schema': {'title': '%*s'}}}"),
         API_MAX_SCHEMA_SIZE, "");
     assert_true(berth_stream_close(&s));
-    refuse(API_CHAT, s.text, "response_format", "at most 65536");
+    refuse(API_CHAT, s.text, "response_format", "at most 32768");
     berth_stream_fini(&s);
     assert_true(berth_stream_open(&s));
     fprintf(s.file, CHAT_WITH(", 'stop': '%*s'"), ENGINE_MAX_STOP_SIZE + 1, "x");
