@@ -2,21 +2,19 @@
 // http.c: the HTTP server (http.h): its sockets, limits and event loop, with libmicrohttpd. The loop waits for libmicrohttpd's
 // own epoll set, for the engine (wake_fd), and for clients that leave.
 
-#ifdef BERTH_MICROHTTPD
+#include "serve/http_exchange.h"
 
-#    include "serve/http_exchange.h"
+#include <errno.h>
+#include <netdb.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#    include <errno.h>
-#    include <netdb.h>
-#    include <string.h>
-#    include <sys/epoll.h>
-#    include <sys/socket.h>
-#    include <unistd.h>
-
-#    define TICK_MS 500 // longest wait, for deadlines and stalled requests
-#    define N_EVENTS 64
-#    define BACKLOG 128
-#    define CONNECTION_SIZE 4096 // bytes of a connection's structs in libmicrohttpd and here, without its pool
+#define TICK_MS 500 // longest wait, for deadlines and stalled requests
+#define N_EVENTS 64
+#define BACKLOG 128
+#define CONNECTION_SIZE 4096 // bytes of a connection's structs in libmicrohttpd and here, without its pool
 
 bool http_is_available(void) {
     return true;
@@ -298,5 +296,3 @@ bool http_run(struct http *h, struct model_error *error) {
         }
     }
 }
-
-#endif

@@ -3,8 +3,6 @@
 
 #include "serve/http.h"
 
-#ifndef BERTH_MICROHTTPD
-
 bool http_is_available(void) {
     return false;
 }
@@ -37,5 +35,3 @@ void http_stop(struct http *h) {
 void http_free(struct http *h) {
     (void) h;
 }
-
-#endif

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 // http_exchange.c: an HTTP request from its headers to its response (http_exchange.h).
 
-#ifdef BERTH_MICROHTTPD
+#include "serve/http_exchange.h"
 
-#    include "serve/http_exchange.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
 
-#    include <stdlib.h>
-#    include <string.h>
-#    include <sys/epoll.h>
-
-#    define MAX_DROPPED ((size_t) 64 << 20) // bytes of a refused body that are read, so that the client gets the response
+#define MAX_DROPPED ((size_t) 64 << 20) // bytes of a refused body that are read, so that the client gets the response
 
 // ---- routes ----
 
@@ -310,5 +308,3 @@ void exchange_lose(struct exchange *e) {
         exchange_resume(e);
     }
 }
-
-#endif

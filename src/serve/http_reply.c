@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 // http_reply.c: the responses of an exchange (http_exchange.h).
 
-#ifdef BERTH_MICROHTTPD
+#include "base/json.h"
+#include "base/min.h"
+#include "serve/http_exchange.h"
+#include "serve/metrics.h"
 
-#    include "base/json.h"
-#    include "base/min.h"
-#    include "serve/http_exchange.h"
-#    include "serve/metrics.h"
+#include <string.h>
+#include <sys/epoll.h>
 
-#    include <string.h>
-#    include <sys/epoll.h>
-
-#    define SEND_US 600000000 // time to receive an answer that is complete
+#define SEND_US 600000000 // time to receive an answer that is complete
 
 static const char json_type[] = "application/json";
 
@@ -233,5 +231,3 @@ enum MHD_Result reply_stream(struct exchange *e) {
     header_add(response, "X-Accel-Buffering", "no"); // nginx passes events on at once
     return queue(e, 200, response);
 }
-
-#endif
