@@ -258,6 +258,18 @@ static void test_stall(void **state) {
     server_close();
 }
 
+// An answer may take longer than the timeout of connections.
+static void test_slow_engine(void **state) {
+    (void) state;
+    server_open_with((struct http_params){.timeout_s = 1});
+    fake.step_us = 800000;
+    const int stream = send_request(POST_CHAT, "", CHAT ", \"max_tokens\": 3, \"stream\": true}");
+    expect(200, " w0 w1 w2\"", POST_CHAT, "", CHAT ", \"max_tokens\": 3}");
+    assert_non_null(strstr(receive(stream), "data: [DONE]"));
+    fake.step_us = 1000;
+    server_close();
+}
+
 static void test_garbage(void **state) {
     (void) state;
     server_open_with((struct http_params){.timeout_s = 1});
@@ -399,6 +411,7 @@ int main(void) {
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_vanish),
         cmocka_unit_test(test_stall),
+        cmocka_unit_test(test_slow_engine),
         cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_stop),

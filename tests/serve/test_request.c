@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "serve/metrics.h"
+#include "serve/plan.h"
 
 #define CHAT "{\"messages\": [{\"role\": \"user\", \"content\": \"ship\"}]"
 
@@ -259,6 +260,37 @@ static void test_metrics(void **state) {
     }
 }
 
+// The fake engine's cache has 1000 bytes per token, and nothing else.
+static void test_plan(void **state) {
+    (void) state;
+    struct model model = {.params = {.n_ctx_train = 8192, .n_embd = 64}};
+    struct http_params http = {.n_connections = 4};
+    struct service_params service = {0};
+    struct serve_question q = {
+        .model = &model, .vocab = sample.vocab, .n_running = 4, .n_waiting = 4, .http = &http, .service = &service};
+    struct serve_plan plan;
+    struct model_error error = {""};
+    assert_true(serve_plan_find(&q, &plan, &error)); // without a limit, each sequence has its context
+    assert_int_equal(plan.engine.n_ctx, 4096);
+    assert_int_equal(plan.engine.n_pool, 4 * 4096);
+    assert_true(service.n_ctx == 4096 && service.n_requests == 4 && http.max_body > 4096 * 16);
+    const size_t all = serve_plan_size(&plan);
+    q.memory = all;
+    assert_true(serve_plan_find(&q, &plan, &error) && plan.engine.n_pool == 4 * 4096);
+    q.memory = all - 1; // one page less
+    assert_true(serve_plan_find(&q, &plan, &error) && plan.engine.n_pool == 4 * 4096 - SERVE_PAGE);
+    assert_true(serve_plan_size(&plan) <= q.memory);
+    q.memory = all - 3 * 4096 * 1000;
+    assert_true(serve_plan_find(&q, &plan, &error) && plan.engine.n_pool == 4096);
+    q.memory--; // not even one sequence fits
+    assert_false(serve_plan_find(&q, &plan, &error));
+    assert_non_null(strstr(error.text, "one sequence of 4096 tokens needs"));
+    error.text[0] = '\0';
+    q.n_ctx = INT32_MAX;
+    assert_false(serve_plan_find(&q, &plan, &error));
+    assert_non_null(strstr(error.text, "more than this server can address"));
+}
+
 // Each allocation fails once. A request then fails with a status, and nothing stays reserved.
 static void test_memory(void **state) {
     (void) state;
@@ -303,6 +335,7 @@ int main(void) {
         cmocka_unit_test(test_engine_refusals),
         cmocka_unit_test(test_queue),
         cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_plan),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, open_sample, close_sample);
