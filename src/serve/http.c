@@ -30,7 +30,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
     const char *version, const char *data, size_t *size, void **state) {
     (void) version;
     struct exchange *e = *state;
-    const enum MHD_Result result = exchange_receive(user, &e, connection, method, url, data, size);
+    const enum MHD_Result result = exchange_receive(user, &e, &(struct exchange_call){connection, method, url, data, size});
     *state = e;
     return result;
 }

@@ -123,17 +123,18 @@ static void headers_check(struct exchange *e, const char *url) {
 
 // ---- lifetime ----
 
-static struct exchange *exchange_new(struct http *h, struct MHD_Connection *connection, const char *method, const char *url) {
+static struct exchange *exchange_new(struct http *h, const struct exchange_call *call) {
     struct exchange *e = berth_calloc(1, sizeof *e);
     if (e == NULL) {
         return NULL;
     }
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    *e = (struct exchange){.http = h, .connection = connection, .method = method_known(method), .start_us = ggml_time_us()};
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(call->connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    *e = (struct exchange){
+        .http = h, .connection = call->connection, .method = method_known(call->method), .start_us = ggml_time_us()};
     if (info != NULL) {
         e->client = info->socket_context;
     }
-    headers_check(e, url);
+    headers_check(e, call->url);
     return e;
 }
 
@@ -247,16 +248,15 @@ static enum MHD_Result request_reply(struct exchange *e) {
     return MHD_YES;
 }
 
-enum MHD_Result exchange_receive(struct http *h, struct exchange **slot, struct MHD_Connection *connection, const char *method,
-    const char *url, const char *data, size_t *size) {
+enum MHD_Result exchange_receive(struct http *h, struct exchange **slot, const struct exchange_call *call) {
     struct exchange *e = *slot;
     if (e == NULL) {
-        *slot = exchange_new(h, connection, method, url);
+        *slot = exchange_new(h, call);
         return *slot != NULL ? MHD_YES : MHD_NO;
     }
-    if (*size > 0) {
-        body_append(e, data, *size);
-        *size = 0;
+    if (*call->size > 0) {
+        body_append(e, call->data, *call->size);
+        *call->size = 0;
         return e->n_dropped <= MAX_DROPPED ? MHD_YES : MHD_NO;
     }
     if (e->request != NULL) {

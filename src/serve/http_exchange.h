@@ -64,9 +64,16 @@ struct http {
     int64_t n_answers[6], n_gone; // as in struct metrics
 };
 
-// Handles a call of libmicrohttpd: the headers (*e is NULL), a part of the body, or the end of the request.
-enum MHD_Result exchange_receive(struct http *h, struct exchange **e, struct MHD_Connection *connection, const char *method,
-    const char *url, const char *data, size_t *size);
+// What libmicrohttpd passes to its callback.
+struct exchange_call {
+    struct MHD_Connection *connection;
+    const char *method, *url;
+    const char *data; // [*size] a part of the body
+    size_t *size;     // set to 0 when the data is taken; 0: the end of the request
+};
+
+// Handles a call of libmicrohttpd: the headers (*slot is NULL), a part of the body, or the end of the request.
+enum MHD_Result exchange_receive(struct http *h, struct exchange **slot, const struct exchange_call *call);
 // Called when the engine has news for the exchange's request, and now and then.
 void exchange_wake(struct exchange *e);
 // The client has closed the connection: cancels its request.
