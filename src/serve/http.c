@@ -2,6 +2,7 @@
 // http.c: the HTTP server (http.h): its sockets, limits and event loop, with libmicrohttpd. The loop waits for libmicrohttpd's
 // own epoll set, for the engine (wake_fd), and for clients that leave.
 
+#include "base/min.h"
 #include "serve/http_exchange.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #define TICK_MS 500 // longest wait, for deadlines and stalled requests
+#define FULL_US 2000000
 #define N_EVENTS 64
 #define BACKLOG 128
 #define CONNECTION_SIZE 4096 // bytes of a connection's structs in libmicrohttpd and here, without its pool
@@ -232,10 +234,13 @@ static void requests_wake(struct http *h, bool all) {
     }
 }
 
-// Closes connections that take too long. libmicrohttpd notices it and frees them.
+// Closes connections that take too long; libmicrohttpd notices it and frees them. If all connections are in use, clients have only
+// FULL_US to send a request, so that idle connections do not keep others out.
 static void deadlines_check(struct http *h, int64_t now_us) {
+    const int64_t timeout_us = (int64_t) h->params.timeout_s * 1000000;
+    const int64_t spared_us = h->n_clients >= h->params.n_connections ? max_i64(timeout_us - FULL_US, 0) : 0;
     for (struct http_client *c = h->clients; c != NULL; c = c->next) {
-        if (c->deadline_us != 0 && now_us > c->deadline_us) {
+        if (c->deadline_us != 0 && now_us > c->deadline_us - spared_us) {
             (void) shutdown(c->fd, SHUT_RDWR);
         }
     }

@@ -73,15 +73,22 @@ static void server_close(void) {
 
 // ---- a client ----
 
-static int dial(void) {
+// last: the last number of the client's own address, 127.0.0.LAST.
+static int dial_from(uint32_t last) {
     const struct sockaddr_in to = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t) http_port(server.http)), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = {htonl(0x7f000000 + last)}};
     const struct timeval limit = {.tv_sec = 20};
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_true(fd >= 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    assert_int_equal(bind(fd, (const struct sockaddr *) &from, sizeof from), 0);
     assert_int_equal(connect(fd, (const struct sockaddr *) &to, sizeof to), 0);
     return fd;
+}
+
+static int dial(void) {
+    return dial_from(1);
 }
 
 static void send_text(int fd, const char *text) {
@@ -333,6 +340,21 @@ static void test_limits(void **state) {
     }
     usleep(100000);
     expect(200, "\"status\": \"ok\"", "GET /health", "", NULL);
+    // Idle connections of other addresses use all 64 connections. They are closed after a short time.
+    for (int i = 0; i < N_PER_ADDRESS; i++) {
+        idle[i] = dial_from(i % 2 == 0 ? 2 : 3);
+    }
+    int more[64 - N_PER_ADDRESS];
+    for (int i = 0; i < 64 - N_PER_ADDRESS; i++) {
+        more[i] = dial_from(4);
+    }
+    expect(200, "\"status\": \"ok\"", "GET /health", "", NULL);
+    for (int i = 0; i < N_PER_ADDRESS; i++) {
+        close(idle[i]);
+    }
+    for (int i = 0; i < 64 - N_PER_ADDRESS; i++) {
+        close(more[i]);
+    }
     // Requests above n_requests.
     fake.n_wait_steps = 1 << 20;
     for (int i = 0; i < 32; i++) {
