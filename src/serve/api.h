@@ -134,6 +134,8 @@ struct api_choice {
     enum engine_end end;             // ENGINE_RUNNING: more parts follow
 };
 
+// Returns the number of characters that begin in these bytes.
+int64_t api_chars_count(const char *bytes, size_t n);
 const char *api_error_type(int status);
 void api_write_error(FILE *file, const struct api_error *error);
 void api_write_answers(

@@ -90,8 +90,7 @@ static void chat_logprobs_write(struct berth_json_writer *w, const struct vocab 
     berth_json_end(w);
 }
 
-// Returns the number of characters that begin in these bytes.
-static int64_t chars_count(const char *bytes, size_t n) {
+int64_t api_chars_count(const char *bytes, size_t n) {
     int64_t n_chars = 0;
     for (size_t i = 0; i < n; i++) {
         n_chars += ((uint8_t) bytes[i] & 0xc0) != 0x80;
@@ -132,7 +131,7 @@ static void text_logprobs_write(struct berth_json_writer *w, const struct vocab 
     berth_json_begin(w, "text_offset", '[');
     for (size_t i = c->first_logprob; i < l->n; i++) {
         berth_json_printf(w, "%" PRId64, off);
-        off += chars_count(piece, piece_get(vocab, entry_get(l, i)->token, piece));
+        off += api_chars_count(piece, piece_get(vocab, entry_get(l, i)->token, piece));
     }
     berth_json_end(w);
     berth_json_end(w);

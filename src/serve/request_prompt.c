@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // request_prompt.c: turns the prompts of a request into tokens, and checks the request against the model.
 
-#include "serve/request_prompt.h"
-#include "model/vocab.h"
+#include "serve/request_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
