@@ -265,7 +265,7 @@ static bool loop_step(struct http *h, struct model_error *error) {
             exchange_lose(what);
         }
     }
-    requests_wake(h, n <= 0);
+    requests_wake(h, false);
     if (MHD_run(h->daemon) != MHD_YES) {
         return model_fail(error, "libmicrohttpd's event loop failed");
     }
@@ -284,6 +284,7 @@ bool http_run(struct http *h, struct model_error *error) {
         if (now_us - checked_us > TICK_MS * 1000) {
             checked_us = now_us;
             deadlines_check(h, now_us);
+            requests_wake(h, true);
         }
         if (n_stops > 0 && !h->is_closing) {
             h->is_closing = true;

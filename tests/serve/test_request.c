@@ -246,6 +246,7 @@ static void test_metrics(void **state) {
     assert_true(berth_stream_close(&s));
     assert_non_null(strstr(s.text, "\nberth_pool_tokens 1024\n"));
     assert_non_null(strstr(s.text, "\nberth_memory_bytes{kind=\"http\"} 7\n"));
+    assert_non_null(strstr(s.text, "\nberth_waiting_reason{reason=\"needs \\\"3\\\" pages\"} 1\n"));
     berth_stream_fini(&s);
     for (int details = 0; details < 2; details++) {
         struct berth_json json;
