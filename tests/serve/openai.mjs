@@ -58,7 +58,7 @@ await check("stream", async () => {
   assert.equal(text, whole.choices[0].message.content);
   assert.equal(end, whole.choices[0].finish_reason);
   assert.equal(usage.completion_tokens, whole.usage.completion_tokens);
-  assert.ok(n >= 3, `${n} events`);
+  assert.ok(n >= 2, `${n} events`); // tokens may share an event
 });
 
 await check("stream helper", async () => {
