@@ -16,8 +16,6 @@
 
 #define RESERVED_FDS 64 // descriptors besides those of connections
 
-extern const char serve_page[]; // src/serve/page/index.html
-
 struct options {
     struct model_options model;
     const char *host, *key_file, *cors, *template, *name;
@@ -317,7 +315,6 @@ int cli_serve(const struct cli_args *args) {
         .n_per_address = o->n_per_address,
         .timeout_s = o->timeout_s,
         .drain_us = (int64_t) o->drain_s * 1000000,
-        .page = serve_page,
         .log = cli_is_quiet() ? NULL : response_log};
     if (o->key_file == NULL && !access_host_is_local(o->host) && !o->is_plan) {
         cli_warn("without --api-key-file, everyone who reaches %s can use the server", o->host);

@@ -28,7 +28,6 @@ struct http_params {
     size_t max_body;                                       // bytes of a request body
     size_t bodies_size;                                    // bytes of all bodies that are being received
     int64_t drain_us;                                      // time for running requests after http_stop
-    const char *page;                                      // HTML page at /
     void (*log)(void *user, const struct http_log *entry); // NULL: none
     void *log_user;
 };

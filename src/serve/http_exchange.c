@@ -2,6 +2,7 @@
 // http_exchange.c: an HTTP request from its headers to its response (http_exchange.h).
 
 #include "serve/http_exchange.h"
+#include "serve/page.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,6 @@ static const struct {
     {"/v1/models", ROUTE_MODELS, false},
     {"/metrics", ROUTE_METRICS, false},
     {"/health", ROUTE_HEALTH, true},
-    {"/", ROUTE_PAGE, true},
 };
 
 static bool is_post(enum http_route route) {
@@ -46,6 +46,11 @@ static void route_find(struct exchange *e, const char *url, bool *is_open) {
             *is_open = routes[i].is_open;
             snprintf(e->path, sizeof e->path, "%s", url);
         }
+    }
+    if (page_find(url) != NULL) {
+        e->route = ROUTE_PAGE;
+        *is_open = true;
+        snprintf(e->path, sizeof e->path, "%s", url);
     }
     if (strncmp(url, model_prefix, sizeof model_prefix - 1) == 0) {
         snprintf(e->path, sizeof e->path, "%s", "/v1/models/...");

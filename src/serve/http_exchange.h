@@ -28,7 +28,7 @@ enum http_route {
     ROUTE_MODEL, // /v1/models/NAME
     ROUTE_HEALTH,
     ROUTE_METRICS,
-    ROUTE_PAGE,
+    ROUTE_PAGE, // a file of the page; page_find(path) is not NULL
 };
 
 struct exchange {

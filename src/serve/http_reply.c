@@ -5,6 +5,7 @@
 #include "base/min.h"
 #include "serve/http_exchange.h"
 #include "serve/metrics.h"
+#include "serve/page.h"
 
 #include <string.h>
 #include <sys/epoll.h>
@@ -117,14 +118,15 @@ static void metrics_get(const struct http *h, struct metrics *m) {
 }
 
 static enum MHD_Result page_queue(struct exchange *e) {
-    const char *page = e->http->params.page;
-    struct MHD_Response *response = MHD_create_response_from_buffer(strlen(page), (void *) page, MHD_RESPMEM_PERSISTENT);
+    const struct page_file *file = page_find(e->path);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(strlen(file->text), (void *) file->text, MHD_RESPMEM_PERSISTENT);
     if (response == NULL) {
         return MHD_NO;
     }
-    headers_add(e, response, "text/html; charset=utf-8");
+    headers_add(e, response, file->type);
     header_add(response, "Content-Security-Policy",
-        "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+        "default-src 'none'; connect-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     header_add(response, "Referrer-Policy", "no-referrer");
     return queue(e, 200, response);

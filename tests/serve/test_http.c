@@ -46,7 +46,6 @@ static void server_open_with(struct http_params p) {
     p.n_per_address = N_PER_ADDRESS;
     p.max_body = 4096;
     p.bodies_size = 65536;
-    p.page = "<!doctype html><title>page</title>";
     p.log = count_log;
     p.log_user = &server;
     if (p.timeout_s == 0) {
@@ -152,7 +151,7 @@ static void test_routes(void **state) {
     server_open();
     expect(200, "\"status\": \"ok\", \"model\": \"sample\"", "GET /health", "", NULL);
     expect(200, "berth_pool_tokens 1024", "GET /metrics", "", NULL);
-    expect(200, "<title>page</title>", "GET /", "", NULL);
+    expect(200, "<title>Berth chat</title>", "GET /", "", NULL);
     expect(200, "Content-Security-Policy", "GET /", "", NULL);
     expect(200, "\"id\": \"sample\"", "GET /v1/models", "", NULL);
     expect(200, "\"id\": \"sample\"", "GET /v1/models/sample", "", NULL);
