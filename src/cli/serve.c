@@ -76,7 +76,8 @@ const struct cli_help cli_serve_help = {
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about =
         "Serves a model to many users: /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models of OpenAI's API, "
-        "with streaming; /health, /metrics for Prometheus, and a page at /. All memory is planned at the start. A request is "
+        "with streaming; /health, /metrics for Prometheus, and a chat page at /. All memory is planned at the start. A request "
+        "is "
         "admitted only if it fits until its last token; others wait in a queue, and beyond --queue and --wait they get status "
         "429. The server listens on 127.0.0.1 unless --host is given. Each response is logged on standard error, without its "
         "contents; --quiet switches the log off.",

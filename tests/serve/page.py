@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
@@ -263,6 +264,32 @@ class Test:
         self.check("did not fit into the context" in b.text(LAST + " .foot"), f"no note in {b.text(LAST)!r}")
         self.calm("errors", "400 (Bad Request)")
 
+    def load(self):
+        """Other clients use the server: the page shows the cache and the queue, and why a request waits."""
+        b = self.browser
+        is_over = threading.Event()
+        body = json.dumps({"prompt": "The", "max_tokens": 240, "logit_bias": {"2": -100}}).encode()
+
+        def client():
+            while not is_over.is_set():
+                request = urllib.request.Request(self.server.url + "/v1/completions", body, {"Content-Type": "application/json"})
+                urllib.request.urlopen(request, timeout=WAIT_S).read()
+
+        threads = [threading.Thread(target=client) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        b.click_on("#list li:last-child .open")
+        self.soon("/[1-9] running, [1-9] waiting/.test(document.getElementById('figures').innerText) && !document.getElementById('why').hidden"
+                  " && parseFloat(document.getElementById('used').style.width) > 0", "the load is not shown")
+        self.send("Hello")
+        b.settle(400)
+        b.shot(self.shots, "load")
+        is_over.set()
+        for thread in threads:
+            thread.join()
+        self.soon(IDLE, "an answer under load does not end")
+        self.calm("load", "400 (Bad Request)")  # the context is full, so the oldest messages are left out
+
     def two_tabs(self):
         b = self.browser
         first = b.session
@@ -277,6 +304,17 @@ class Test:
             self.soon(f"{IDLE} && document.querySelectorAll('#log article').length === 2", f"the {name} tab does not end")
             self.check(b.text(".user .body") == f"Tell me about a {name} boat.", f"the {name} tab has {b.text('.user .body')!r}")
             self.soon("['red', 'blue'].every(x => document.getElementById('list').innerText.includes(x))", f"the list of the {name} tab lacks a conversation")
+        for _ in range(5):  # a short answer may end before the other one begins
+            for session in (first, second):
+                b.use(session)
+                b.click_on("[data-action=regenerate]")
+            both = self.server.metric("requests_running")
+            for session in (first, second):
+                b.use(session)
+                self.soon(IDLE, "a regenerated answer does not end")
+            if both == 2:
+                break
+        self.check(both == 2, "the answers of two tabs do not run at the same time")
         b.click_on("#list li:nth-child(1) [data-action=remove]")
         b.click_on("#remove button.main")
         b.use(first)
@@ -388,7 +426,7 @@ class Test:
             self.browser.theme("light")
             self.browser.go(self.server.url)
             self.browser.shot(self.shots, "empty")
-            for case in (self.stream, self.stop, self.conversations, self.kept_settings, self.errors, self.two_tabs, self.full, self.looks, self.phone, self.gone):
+            for case in (self.stream, self.stop, self.conversations, self.kept_settings, self.errors, self.load, self.two_tabs, self.full, self.looks, self.phone, self.gone):
                 case()
             self.key(folder)
             self.no_template()

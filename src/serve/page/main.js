@@ -65,7 +65,7 @@ function open(chat) {
   drawNotice("");
   draw();
   scrollToEnd();
-  get("text").focus();
+  focusText();
 }
 
 async function rename(chat) {
@@ -125,7 +125,8 @@ function errorOf(error) {
   if (error.status === undefined) { // not an answer of the server: the network or the page
     return {message: "The connection to the server failed.", detail: error.message};
   }
-  return {message: error.message, detail: error.detail};
+  const cause = error.status >= 500 ? "The server failed: " : "The server refused the request: ";
+  return {message: (error.status ? cause : "") + error.message, detail: error.detail};
 }
 
 // Adds an answer to the conversation. With a missing or wrong key, asks for the key and sends the request a second time.
@@ -151,12 +152,10 @@ async function answer(chat) {
     return;
   }
   keep(chat);
+  drawLists();
   if (chat.id === current.id) {
-    drawLists();
-    drawChat(chat, false, "");
+    drawLast(chat, false, "");
     get("spoken").textContent = reply.error ? reply.error.message : "The answer is complete.";
-  } else {
-    drawLists();
   }
   if (needsKey && await askKey()) {
     regenerate(chat);
@@ -187,7 +186,7 @@ function send() {
 
 function stop() {
   runs.get(current.id)?.abort();
-  get("text").focus();
+  focusText();
 }
 
 async function copy(message) {
@@ -245,9 +244,13 @@ async function askSettings() {
 
 async function poll() {
   if (!document.hidden) {
-    const health = await client.health().catch(() => null);
-    why = health?.queue?.why_waiting ? "Waiting for memory: " + health.queue.why_waiting : "";
-    drawHealth(health);
+    let failure = "";
+    const health = await client.health().catch(error => {
+      failure = error.name === "TimeoutError" ? "answers slowly" : "does not answer";
+      return null;
+    });
+    why = health?.queue?.why_waiting ? "Waiting for the first token. The queue waits: " + health.queue.why_waiting : "";
+    drawHealth(health, failure);
     if (isBusy(current)) {
       drawSoon();
     }
@@ -265,6 +268,13 @@ function drawer(isOpen) {
   get("menu").ariaExpanded = String(isOpen);
   get("side").inert = phone.matches && !isOpen;
   document.querySelector("main").inert = phone.matches && isOpen;
+}
+
+// On a phone, the focus would open the keyboard.
+function focusText() {
+  if (!phone.matches) {
+    get("text").focus();
+  }
 }
 
 function resize() {
@@ -295,7 +305,7 @@ function onLogClick(event) {
     copy(current.messages[index]);
   } else if (button?.dataset.action === "regenerate") {
     regenerate(current);
-    get("text").focus();
+    focusText();
   }
 }
 
@@ -330,5 +340,5 @@ window.addEventListener("pagehide", () => runs.forEach((_, id) => store.chats.ha
 drawer(false);
 draw();
 scrollToEnd();
-get("text").focus();
+focusText();
 poll();

@@ -27,7 +27,7 @@ function isChat(chat) {
 export class Store {
   // storage: null if the browser forbids it; then everything is kept until the tab is closed.
   constructor(storage) {
-    Object.assign(this, {storage, chats: new Map(), sizes: new Map()});
+    Object.assign(this, {storage, chats: new Map(), sizes: new Map(), own: null});
     for (const key of storage ? Object.keys(storage) : []) {
       this.read(key);
     }
@@ -114,13 +114,12 @@ export class Store {
 
   // The settings are texts, as in their fields; "": the default of the server.
   get settings() {
-    const kept = this.storage ? parse(this.storage.getItem(SETTINGS)) : this.own;
+    const kept = this.own || parse(this.storage && this.storage.getItem(SETTINGS));
     return Object.fromEntries(FIELDS.map(name => [name, String((kept && kept[name]) ?? "")]));
   }
 
   set settings(values) {
-    this.own = values;
-    this.write(SETTINGS, JSON.stringify(values));
+    this.own = this.write(SETTINGS, JSON.stringify(values)) ? null : values;
   }
 }
 

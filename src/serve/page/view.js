@@ -65,14 +65,14 @@ function fill(article, message, {isBusy, isLast, why}) {
   if (message.error) {
     body.append(errorBox(message.error));
   }
-  if (message.note) {
-    foot.append(element("span", {className: "soft", textContent: message.note}));
-  }
   if (!isBusy && message.content !== "") {
     foot.append(action("copy", "Copy", ""));
   }
   if (!isBusy && isAnswer && isLast) {
     foot.append(action("regenerate", message.error ? "Try again" : "Regenerate", ""));
+  }
+  if (message.note) {
+    foot.append(element("span", {className: "soft", textContent: message.note}));
   }
   article.classList.toggle("running", isBusy);
   article.replaceChildren(element("h3", {className: isAnswer ? "" : "hidden", textContent: isAnswer ? "Berth" : "You"}), body, foot);
@@ -92,23 +92,28 @@ function stateOf(chat, i, isBusy, why) {
   return {isLast, isBusy: isBusy && isLast && chat.messages[i].role === "assistant", why};
 }
 
-export function drawChat(chat, isBusy, why) {
+function drawState(chat, isBusy) {
   get("title").textContent = titleOf(chat);
   document.title = titleOf(chat) + " - Berth";
+  get("send").hidden = isBusy;
+  get("stop").hidden = !isBusy;
+  get("log").ariaBusy = String(isBusy); // screen readers wait for the end of the answer
+}
+
+export function drawChat(chat, isBusy, why) {
+  drawState(chat, isBusy);
   get("welcome").hidden = chat.messages.length > 0;
   get("log").replaceChildren(...chat.messages.map((message, i) => {
     const article = element("article", {className: message.role, data: {index: i}});
     fill(article, message, stateOf(chat, i, isBusy, why));
     return article;
   }));
-  get("send").hidden = isBusy;
-  get("stop").hidden = !isBusy;
-  get("log").ariaBusy = String(isBusy); // screen readers wait for the end of the answer
 }
 
 // Draws only the last message. Follows the text unless the user has scrolled up.
 export function drawLast(chat, isBusy, why) {
   const follow = isAtEnd(), i = chat.messages.length - 1;
+  drawState(chat, isBusy);
   fill(get("log").lastElementChild, chat.messages[i], stateOf(chat, i, isBusy, why));
   if (follow) {
     scrollToEnd();
@@ -122,10 +127,10 @@ export function drawNotice(text) {
 
 // ---- the server ----
 
-// health: the object of /health, or null if the server does not answer.
-export function drawHealth(health) {
+// health: the object of /health, or null; then failure says why there is none.
+export function drawHealth(health, failure) {
   const {pool, queue, memory} = health || {}, share = n => pool && pool.tokens > 0 ? Math.min(100, n / pool.tokens * 100) : 0;
-  get("state").textContent = health ? (health.status === "ok" ? "running" : "shutting down") : "does not answer";
+  get("state").textContent = health ? (health.status === "ok" ? "running" : "shutting down") : failure;
   get("state").className = health && health.status === "ok" ? "good" : "bad";
   get("give-key").hidden = !health || Boolean(pool);
   get("meter").hidden = get("figures").hidden = !pool;
@@ -135,13 +140,13 @@ export function drawHealth(health) {
     return;
   }
   const requests = queue.running + " running, " + queue.waiting + " waiting";
-  const rows = [["Requests", requests], ["Cache used", count(pool.used, "tokens")], ["Promised", count(pool.promised_peak, "tokens")],
+  const rows = [["Requests", requests], ["Cache used", count(pool.used, "tokens"), "mark"], ["Promised", count(pool.promised_peak, "tokens"), "mark promised"],
     ["Cache", count(pool.tokens, "tokens")], ["Memory planned", bytes(Object.values(memory).reduce((a, b) => a + b, 0))]];
   get("model").textContent = health.model;
   get("used").style.width = share(pool.used) + "%"; // through CSSOM, which the Content-Security-Policy allows
   get("promised").style.width = share(pool.promised_peak) + "%";
   get("meter").ariaLabel = "Cache: " + pool.used + " used and " + pool.promised_peak + " promised of " + pool.tokens + " tokens";
-  get("figures").replaceChildren(...rows.map(([name, value]) => element("div", {}, element("dt", {textContent: name}), element("dd", {textContent: value}))));
+  get("figures").replaceChildren(...rows.map(([name, value, className = ""]) => element("div", {}, element("dt", {textContent: name, className}), element("dd", {textContent: value}))));
   get("why").textContent = "The first in the queue waits: " + queue.why_waiting;
   get("brief").textContent = requests;
 }
