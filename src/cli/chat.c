@@ -339,27 +339,15 @@ static void templates_list(void) {
 }
 
 static int template_choose(struct chat *c) {
-    const struct gguf_context *meta = berth_gguf_map_meta(c->m->model->file);
     struct model_error error = {""};
-    const char *program = NULL;
-    if (c->options->template != NULL) {
-        c->template = chat_template_find(c->options->template);
-        if (c->template == NULL) {
-            templates_list();
-            return cli_usage("chat", "unknown --template '%s'", c->options->template);
-        }
+    c->template = chat_template_of(berth_gguf_map_meta(c->m->model->file), c->options->template, &error);
+    if (c->template != NULL) {
         return CLI_OK;
     }
-    if (!keys_text(meta, "tokenizer.chat_template", &program, &error)) {
-        return cli_fail(CLI_FAILURE, "%s: %s", c->m->path, error.text);
-    }
-    c->template = program != NULL ? chat_template_recognise(program) : NULL;
-    if (c->template == NULL) {
-        templates_list();
-        return cli_fail(CLI_FAILURE, "%s: %s; choose a template with --template", c->m->path,
-            program != NULL ? "its chat template is unknown" : "it has no chat template");
-    }
-    return CLI_OK;
+    templates_list();
+    return c->options->template != NULL
+               ? cli_usage("chat", "unknown --template '%s'", c->options->template)
+               : cli_fail(CLI_FAILURE, "%s: %s; choose a template with --template", c->m->path, error.text);
 }
 
 // ---- a turn ----

@@ -6,15 +6,12 @@
 #include "cli/models.h"
 #include "model/chat.h"
 #include "model/vocab.h"
-#include "serve/plan.h"
+#include "serve/server.h"
 
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
-
-#define RESERVED_FDS 64 // descriptors besides those of connections
 
 struct options {
     struct model_options model;
@@ -32,8 +29,7 @@ static const struct cli_option option_rows[] = {
         CLI_TO(struct options, port)),
     CLI_OPTION(0, "memory", "SIZE",
         "use at most SIZE bytes for weights, cache, compute buffers, engine and HTTP together (default: enough for every "
-        "sequence "
-        "of --parallel with a full context)",
+        "sequence of --parallel with a full context)",
         .kind = CLI_SIZE, CLI_TO(struct options, memory)),
     CLI_OPTION(0, "parallel", "N", "compute at most N sequences at the same time", .preset = "8", CLI_RANGE(1, 1024),
         CLI_TO(struct options, n_parallel)),
@@ -77,8 +73,7 @@ const struct cli_help cli_serve_help = {
     .about =
         "Serves a model to many users: /v1/chat/completions, /v1/completions, /v1/embeddings and /v1/models of OpenAI's API, "
         "with streaming; /health, /metrics for Prometheus, and a chat page at /. All memory is planned at the start. A request "
-        "is "
-        "admitted only if it fits until its last token; others wait in a queue, and beyond --queue and --wait they get status "
+        "is admitted only if it fits until its last token; others wait in a queue, and beyond --queue and --wait they get status "
         "429. The server listens on 127.0.0.1 unless --host is given. Each response is logged on standard error, without its "
         "contents; --quiet switches the log off.",
     .options = option_rows,
@@ -88,7 +83,7 @@ const struct cli_help cli_serve_help = {
         {"For other machines, with keys", "serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt"}},
 };
 
-struct server {
+struct call {
     const struct options *o;
     struct workbench m;
     struct access_keys keys;
@@ -96,14 +91,12 @@ struct server {
     struct service_params service_params;
     struct http_params http_params;
     struct serve_plan plan;
-    struct service service;
-    struct engine *engine;
-    struct http *http;
+    struct server server;
 };
 
 // ---- before the start ----
 
-static int keys_open(struct server *s) {
+static int keys_open(struct call *s) {
     struct model_error error = {""};
     size_t size = 0;
     if (s->o->key_file == NULL) {
@@ -120,28 +113,20 @@ static int keys_open(struct server *s) {
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-static int template_find(struct server *s) {
+static int template_find(struct call *s) {
     struct model_error error = {""};
-    const char *jinja = NULL;
-    if (s->o->template != NULL) {
-        s->service_params.chat = chat_template_find(s->o->template);
-        return s->service_params.chat != NULL
-                   ? CLI_OK
-                   : cli_usage("serve", "unknown --template '%s'; 'berth chat --template x' lists all", s->o->template);
+    s->service_params.chat = chat_template_of(berth_gguf_map_meta(s->m.model->file), s->o->template, &error);
+    if (s->service_params.chat == NULL && s->o->template != NULL) {
+        return cli_usage("serve", "unknown --template '%s'; 'berth chat --template x' lists all", s->o->template);
     }
-    if (!keys_text(berth_gguf_map_meta(s->m.model->file), "tokenizer.chat_template", &jinja, &error)) {
-        return cli_fail(CLI_FAILURE, "%s: %s", s->m.path, error.text);
-    }
-    s->service_params.chat = jinja != NULL ? chat_template_recognise(jinja) : NULL;
     if (s->service_params.chat == NULL && !s->o->is_plan) {
-        cli_warn("%s: %s, so /v1/chat/completions is refused; choose a template with --template", s->m.path,
-            jinja != NULL ? "its chat template is unknown" : "it has no chat template");
+        cli_warn("%s: %s, so /v1/chat/completions is refused; choose a template with --template", s->m.path, error.text);
     }
     return CLI_OK;
 }
 
 // The name of the file without folder and ".gguf".
-static void name_set(struct server *s) {
+static void name_set(struct call *s) {
     const char *slash = strrchr(s->m.path, '/'), *file = slash != NULL ? slash + 1 : s->m.path;
     const size_t n = strlen(file) - (berth_ends_with(file, ".gguf") ? 5 : 0);
     if (s->o->name != NULL) {
@@ -151,7 +136,7 @@ static void name_set(struct server *s) {
     }
 }
 
-static int plan_find(struct server *s) {
+static int plan_find(struct call *s) {
     const struct options *o = s->o;
     struct model_error error = {""};
     const struct serve_question q = {.model = s->m.model,
@@ -173,7 +158,7 @@ static int plan_find(struct server *s) {
     return CLI_OK;
 }
 
-static void plan_print(const struct server *s) {
+static void plan_print(const struct call *s) {
     const struct serve_plan *p = &s->plan;
     char text[6][32];
     printf("%s: weights %s, cache %s for %" PRId64 " tokens, compute %s, work %s, engine and HTTP %s\n", s->name,
@@ -183,21 +168,6 @@ static void plan_print(const struct server *s) {
     printf("total %s, %" PRId64 " users with a full context of %" PRId64 " tokens, up to %d at the same time\n",
         cli_short_bytes(serve_plan_size(p), text[5]), min_i64(p->engine.n_pool / p->engine.n_ctx, p->engine.n_running),
         p->engine.n_ctx, p->engine.n_running);
-}
-
-// Raises the limit of open files if the connections require it.
-static int files_raise(const struct options *o) {
-    const rlim_t n = (rlim_t) o->n_connections + RESERVED_FDS;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= n) {
-        return CLI_OK;
-    }
-    if (limit.rlim_max < n) {
-        return cli_fail(CLI_FAILURE, "--connections %d requires %ju open files, but the limit is %ju; raise it with ulimit -n",
-            o->n_connections, (uintmax_t) n, (uintmax_t) limit.rlim_max);
-    }
-    limit.rlim_cur = n;
-    return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? CLI_OK : cli_fail(CLI_FAILURE, "the limit of open files cannot be raised");
 }
 
 // ---- serving ----
@@ -231,49 +201,24 @@ static void response_log(void *user, const struct http_log *entry) {
     fprintf(stderr, " %.1f ms\n", (double) entry->time_us / 1000);
 }
 
-static int server_start(struct server *s) {
-    struct model_error error = {""};
-    s->engine = engine_new(&s->plan.engine, &error);
-    if (s->engine == NULL) {
-        return cli_fail(CLI_FAILURE, "%s", error.text);
-    }
-    s->service_params.engine = s->engine;
-    if (!service_init(&s->service, &s->service_params)) {
-        return cli_fail(CLI_FAILURE, "out of memory for %d requests", s->service_params.n_requests);
-    }
-    s->http_params.service = &s->service;
-    s->http = http_new(&s->http_params, &error);
-    return s->http != NULL ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
-}
-
-static int server_run(struct server *s) {
+static int server_run(struct call *s) {
     struct model_error error = {""};
     const char *host = s->o->host;
     const bool is_v6 = strchr(host, ':') != NULL;
-    stop_target = s->http;
+    if (!server_open(&s->server, &s->plan, &s->service_params, &s->http_params, &error)) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    stop_target = s->server.http;
     signals_set(on_stop);
     signal(SIGPIPE, SIG_IGN);
-    printf("listening on http://%s%s%s:%d\n", is_v6 ? "[" : "", host, is_v6 ? "]" : "", http_port(s->http));
+    printf("listening on http://%s%s%s:%d\n", is_v6 ? "[" : "", host, is_v6 ? "]" : "", http_port(s->server.http));
     fflush(stdout);
-    const bool ok = http_run(s->http, &error);
+    const bool ok = http_run(s->server.http, &error);
     signals_set(SIG_IGN);
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-static void server_fini(struct server *s) {
-    if (s->engine != NULL) {
-        engine_close(s->engine, 0);
-    }
-    http_free(s->http); // releases the requests, so the engine must still exist
-    engine_free(s->engine);
-    if (s->service.slots != NULL) {
-        service_fini(&s->service);
-    }
-    access_keys_fini(&s->keys);
-    workbench_close(&s->m);
-}
-
-static int serve_all(struct server *s) {
+static int serve_all(struct call *s) {
     int code = keys_open(s);
     if (code == CLI_OK) {
         code = template_find(s);
@@ -285,20 +230,13 @@ static int serve_all(struct server *s) {
         return code;
     }
     plan_print(s);
-    if (s->o->is_plan) {
-        return CLI_OK;
-    }
-    code = files_raise(s->o);
-    if (code == CLI_OK) {
-        code = server_start(s);
-    }
-    return code == CLI_OK ? server_run(s) : code;
+    return s->o->is_plan ? CLI_OK : server_run(s);
 }
 
 int cli_serve(const struct cli_args *args) {
     const struct options *o = args->options;
     struct model_options model = o->model;
-    struct server s = {.o = o};
+    struct call s = {.o = o};
     if (!o->is_plan && !http_is_available()) {
         return cli_fail(CLI_FAILURE, "this build has no HTTP server: libmicrohttpd was not found when Berth was built");
     }
@@ -321,6 +259,8 @@ int cli_serve(const struct cli_args *args) {
         cli_warn("without --api-key-file, everyone who reaches %s can use the server", o->host);
     }
     const int code = serve_all(&s);
-    server_fini(&s);
+    server_close(&s.server);
+    access_keys_fini(&s.keys);
+    workbench_close(&s.m);
     return code;
 }

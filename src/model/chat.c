@@ -192,6 +192,25 @@ const struct chat_template *chat_template_recognise(const char *jinja) {
     return NULL;
 }
 
+const struct chat_template *chat_template_of(const struct gguf_context *meta, const char *name, struct model_error *error) {
+    const char *jinja = NULL;
+    if (name != NULL) {
+        const struct chat_template *found = chat_template_find(name);
+        if (found == NULL) {
+            model_fail(error, "unknown chat template '%s'", name);
+        }
+        return found;
+    }
+    if (!keys_text(meta, "tokenizer.chat_template", &jinja, error)) {
+        return NULL;
+    }
+    const struct chat_template *found = jinja != NULL ? chat_template_recognise(jinja) : NULL;
+    if (found == NULL) {
+        model_fail(error, "%s", jinja != NULL ? "its chat template is unknown" : "it has no chat template");
+    }
+    return found;
+}
+
 // ---- formatting ----
 
 static void put_text(FILE *file, const char *text) {

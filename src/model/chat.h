@@ -32,6 +32,8 @@ extern const struct chat_template chat_templates[]; // ends with a row whose nam
 const struct chat_template *chat_template_find(const char *name);
 // Returns the family of a Jinja template; NULL: unknown.
 const struct chat_template *chat_template_recognise(const char *jinja);
+// Returns the template `name`. name NULL: the family of the template in a model file. NULL: *error holds the cause.
+const struct chat_template *chat_template_of(const struct gguf_context *meta, const char *name, struct model_error *error);
 // Returns the formatted conversation. If is_answer_next is set, the text ends with row->answer_begin. The caller frees the text
 // with berth_free. NULL: out of memory.
 char *chat_format(const struct chat_template *row, const struct chat_message *messages, size_t n, bool is_answer_next);
