@@ -147,7 +147,9 @@ static void waiting_admit(struct engine *e) {
             break;
         }
         e->first = t->next;
-        e->last = e->first != NULL ? e->last : NULL;
+        if (e->first == NULL) {
+            e->last = NULL;
+        }
         e->stats.n_waiting--;
         if (status != ADMIT_YES) { // engine_submit has refused such requests
             char text[160];

@@ -52,7 +52,9 @@ KERNEL moe_router(const __grid_constant__ struct cuda_router_args g) {
 #pragma unroll
         for (int o = 16; o > 0; o >>= 1) {
             const uint64_t other = __shfl_xor_sync(~0u, best, o);
-            best = other > best ? other : best;
+            if (other > best) {
+                best = other;
+            }
         }
         const int id = (int) ~(uint32_t) best, from = id & 31;
         const float weight = __shfl_sync(~0u, value, from);
