@@ -34,18 +34,22 @@ void text_filter_init(struct text_filter *f, const struct vocab *vocab, const ch
 // Returns how many held bytes can be passed on: the bytes before a stop word, or before a suffix that may begin a stop word. Sets
 // is_over if a complete stop word is held.
 static size_t held_count(struct text_filter *f) {
-    size_t n = f->n_held;
+    size_t whole = f->n_held, part = f->n_held; // where the first complete stop word and the first possible one begin
     for (int i = 0; i < f->n_stops; i++) {
         const size_t size = strlen(f->stops[i]);
-        for (size_t at = 0; at < n; at++) {
+        for (size_t at = 0; at < whole; at++) {
             const size_t n_compared = min_size(f->n_held - at, size);
-            if (memcmp(f->held + at, f->stops[i], n_compared) == 0) {
-                n = at;
-                f->is_over = f->is_over || n_compared == size;
+            if (memcmp(f->held + at, f->stops[i], n_compared) != 0) {
+                continue;
+            }
+            part = min_size(part, at);
+            if (n_compared == size) {
+                whole = at;
+                f->is_over = true;
             }
         }
     }
-    return n;
+    return f->is_over ? whole : part;
 }
 
 // Drops the bytes that the last call passed on.

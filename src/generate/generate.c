@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 // ---- text ----
@@ -75,7 +76,9 @@ int32_t token_choose(const struct token_chooser *c, float *logits, int64_t n, st
         return TOKEN_NONE;
     }
     const int32_t token = n_left > 0 ? sampler_pick(c->sampler, logits, n) : TOKEN_FAILED;
-    if (token < 0 || !sampler_accept(c->sampler, token) || (c->guide != NULL && !guide_accept(c->guide, token, error))) {
+    const bool is_banned = token >= 0 && logits[token] == -INFINITY; // biases leave none of the tokens that the grammar allows
+    if (token < 0 || is_banned || !sampler_accept(c->sampler, token) ||
+        (c->guide != NULL && !guide_accept(c->guide, token, error))) {
         logprobs_drop(c->logs);
         model_fail(error, "the model computed no finite logits, or memory is exhausted");
         return TOKEN_FAILED;

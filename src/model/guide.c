@@ -451,6 +451,11 @@ static bool pieces_make(struct guide *u) {
     return u->sets != NULL;
 }
 
+// Bytes of stacks at which unused stacks are removed for the first time: well before the limit of the grammar.
+static size_t collect_least(const struct grammar *g) {
+    return min_size(COLLECT_SIZE, g->max_stack_size / 2);
+}
+
 struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab, struct model_error *error) {
     struct guide *u = berth_calloc(1, sizeof *u);
     if (u == NULL) {
@@ -460,7 +465,7 @@ struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab
     u->g = grammar;
     u->vocab = vocab;
     u->error = error;
-    u->collect_at = COLLECT_SIZE;
+    u->collect_at = collect_least(grammar);
     u->first_source = berth_malloc((size_t) grammar->n_components * sizeof *u->first_source);
     u->called = berth_malloc((size_t) grammar->n_components * sizeof *u->called);
     if (u->first_source == NULL || u->called == NULL || !pieces_make(u)) {
@@ -564,8 +569,8 @@ static void stacks_trim(struct guide *u) {
     for (size_t i = 0; i < N_MASKS; i++) { // the places have new numbers
         u->masks[i].is_valid = false;
     }
-    const size_t size = stacks_size(&u->stacks);
-    u->collect_at = max_size(2 * size, COLLECT_SIZE);
+    const size_t most = u->g->max_stack_size - u->g->max_stack_size / 8;
+    u->collect_at = min_size(max_size(2 * stacks_size(&u->stacks), collect_least(u->g)), most);
 }
 
 // Returns the mask of the current position; NULL with an error.

@@ -97,9 +97,9 @@ static size_t match_modern(const uint32_t *c, size_t i, size_t n, size_t max_dig
     if (size > 0) {
         return skip + size;
     }
-    size = run_size(c, i, n, char_is_number);
+    size = run_size(c, i, n - i > max_digits ? i + max_digits : n, char_is_number); // not longer, so that the time is linear
     if (size > 0) {
-        return min_size(size, max_digits);
+        return size;
     }
     size = spaced_size(c, i, n, is_other);
     if (size > 0) {

@@ -17,7 +17,7 @@
 // a token at a place of the grammar, and usual schemas need a few per token of the vocabulary.
 #define SERVICE_STACKS_SIZE ((size_t) 1 << 20) // bytes of the stacks of a grammar
 #define SERVICE_GRAMMAR_RATIO 64               // bytes of a grammar per byte of its schema, at most
-#define SERVICE_STEPS_PER_TOKEN 64
+#define SERVICE_STEPS_PER_TOKEN 256
 #define SERVICE_STEPS_LEAST ((uint64_t) 1 << 20)
 
 struct service_params {

@@ -55,7 +55,8 @@ static void test_stops(void **state) {
     text_check(v, "a tale END of it", stops, 2, false, "a tale ");
     text_check(v, "x abaabab y", stops, 2, false, "x aba"); // the beginning of a stop word, then a complete one
     text_check(v, "ends in ababEN", stops + 1, 1, false, "ends in ababEN");
-    text_check(v, "aba", stops, 2, false, "aba"); // held until the end of the text
+    text_check(v, "a dab", (const char *const[]){"b", "abc"}, 2, false, "a da"); // a complete one within the beginning of another
+    text_check(v, "aba", stops, 2, false, "aba");                                // held until the end of the text
     text_check(v, "\xC3\xA4 END", stops, 2, false, "\xC3\xA4 ");
     text_check(v, "cut \xC3", NULL, 0, false, "cut \xEF\xBF\xBD");
     text_check(v, "bell \a, \x1B[2J, \xC2\x9B", NULL, 0, true, "bell ?, ?[2J, ??");
