@@ -350,18 +350,23 @@ UNPACK_INLINE int8x16_t both_halves(int8x16_t a, int8x16_t b, const int half) {
             } \
         } \
     }
-PAIR_32(q8_0)
-ROWS_32(q8_0, 1, false, scales_q8_0, NO_MINS) PAIR_32(q4_0) ROWS_32(q4_0, 1, false, scales_q4_0, NO_MINS) PAIR_32(q5_0)
-    ROWS_32(q5_0, 1, false, scales_q5_0, NO_MINS) PAIR_32(iq4_nl) ROWS_32(iq4_nl, 1, false, scales_iq4_nl, NO_MINS) PAIR_32(mxfp4)
-        ROWS_32(mxfp4, 1, false, scales_mxfp4, NO_MINS) PAIR_32(q4_1) ROWS_32(q4_1, 1, true, scales_q4_1, mins_q4_1) PAIR_32(q5_1)
-            ROWS_32(q5_1, 1, true, scales_q5_1, mins_q5_1) PAIR_CELLS(q1_0) ROWS_32(q1_0, 4, false, D_OF, NO_MINS)
-                PAIR_CELLS(q2_0) ROWS_32(q2_0, 2, false, D_OF, NO_MINS)
+#define ROWS_Q(type, has_min, mins_of) PAIR_32(type) ROWS_32(type, 1, has_min, scales_##type, mins_of)
+#define ROWS_CELLS(type, n_cells) PAIR_CELLS(type) ROWS_32(type, n_cells, false, D_OF, NO_MINS)
+ROWS_Q(q8_0, false, NO_MINS)
+ROWS_Q(q4_0, false, NO_MINS)
+ROWS_Q(q5_0, false, NO_MINS)
+ROWS_Q(iq4_nl, false, NO_MINS)
+ROWS_Q(mxfp4, false, NO_MINS)
+ROWS_Q(q4_1, true, mins_q4_1)
+ROWS_Q(q5_1, true, mins_q5_1)
+ROWS_CELLS(q1_0, 4)
+ROWS_CELLS(q2_0, 2)
 
 // Byte indices that move the scale of run r of both rows to the upper bytes of {a, b, a, b}. Index 255 gives 0.
 #define RUN_INDEX(r) \
     { 255, 255, 255, r, 255, 255, 255, r + 8, 255, 255, 255, r, 255, 255, 255, r + 8 }
-                    static const uint8_t run_index[8][16] = {RUN_INDEX(0), RUN_INDEX(1), RUN_INDEX(2), RUN_INDEX(3), RUN_INDEX(4),
-                        RUN_INDEX(5), RUN_INDEX(6), RUN_INDEX(7)};
+static const uint8_t run_index[8][16] = {
+    RUN_INDEX(0), RUN_INDEX(1), RUN_INDEX(2), RUN_INDEX(3), RUN_INDEX(4), RUN_INDEX(5), RUN_INDEX(6), RUN_INDEX(7)};
 
 UNPACK_INLINE int32x4_t run_scale(int8x16_t scales, int r) {
     return vshrq_n_s32(vreinterpretq_s32_s8(vqtbl1q_s8(scales, vld1q_u8(run_index[r]))), 24);
