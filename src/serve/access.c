@@ -76,6 +76,9 @@ bool access_host_is_local(const char *host) {
     if (host == NULL) {
         return true; // HTTP/1.0; browsers always send it
     }
+    if (strcmp(host, "::1") == 0) {
+        return true; // --host has no brackets
+    }
     const size_t n = host[0] == '[' ? strcspn(host, "]") + (strchr(host, ']') != NULL) : strcspn(host, ":");
     static const char *const names[] = {"localhost", "[::1]"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -106,6 +106,10 @@ static bool message_member_read(struct api_parser *p, struct berth_json_text key
     if (berth_json_is(key, "content")) {
         return berth_json_null(p->json) || content_read(p, &m->text);
     }
+    if (berth_json_is(key, "tool_calls") && berth_json_peek(p->json) == '[' && berth_json_array(p->json) &&
+        !berth_json_next(p->json)) {
+        return list_end(p); // no calls
+    }
     if ((berth_json_is(key, "tool_calls") || berth_json_is(key, "function_call")) && !berth_json_null(p->json)) {
         return api_fail(p->error, 400, "unsupported_parameter", "messages",
             "messages: message %zu calls a tool; tools are not supported", p->r->n_messages);

@@ -364,7 +364,7 @@ static enum engine_status request_queue(struct engine *e, const struct engine_re
     }
     struct engine_ticket *t = e->free;
     if (t == NULL || e->stats.n_waiting == e->params.n_waiting) {
-        e->stats.n_refused++;
+        e->stats.n_refused += !r->is_retried;
         return ENGINE_FULL;
     }
     e->free = t->next;

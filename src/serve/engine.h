@@ -42,6 +42,7 @@ struct engine_sampling {
 #define ENGINE_MAX_STOPS 16
 #define ENGINE_MAX_STOP_SIZE 128 // bytes of a stop text
 #define ENGINE_MAX_LOGPROBS 20   // alternatives per token
+#define ENGINE_MAX_ITEMS 65536   // log probabilities of a request: its tokens times (alternatives + 1)
 
 // A generated token. `top` has the most probable tokens, best first.
 struct engine_logprob {
@@ -64,6 +65,7 @@ struct engine_request {
     struct text_guide guide;
     int n_logprobs;    // alternatives per token; -1: no log probabilities
     bool is_embedding; // only the mean of the final hidden states is wanted
+    bool is_retried;   // the client repeats it after ENGINE_FULL, which then does not count as a refusal
     // Called by the engine's thread when engine_read may have something new. Must not block. NULL: none. It may still be called
     // once while or after engine_release runs, so `user` must live as long as the engine.
     void (*wake)(void *user);
@@ -103,6 +105,7 @@ struct engine_piece {
     int64_t n_prompt, n_cached, n_made; // tokens so far; n_cached: prompt tokens that another request had computed
     enum engine_end end;                // not ENGINE_RUNNING: this piece is the last one
     bool is_waiting;                    // not admitted yet
+    bool has_more;                      // more text is there
     const char *error;                  // ENGINE_ERROR: the cause; otherwise NULL
 };
 
@@ -117,7 +120,8 @@ struct engine_stats {
     int n_running, n_waiting;
     int64_t n_steps, n_prompt_tokens, n_made_tokens, n_cached_tokens;
     int64_t n_requests, n_done, n_refused, n_cancelled, n_failed;
-    char why_waiting[160]; // why the first waiting request waits; "": none waits
+    char why_waiting[160];    // why the first waiting request waits; "": none waits
+    const char *waiting_kind; // what it waits for: "pages", "running" or "prefix"; NULL: none waits
     // Memory, bytes per kind; `own`: tickets, pages and admission.
     size_t weights, cache, compute, work, own;
 };

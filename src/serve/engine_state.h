@@ -18,10 +18,9 @@
 
 #include <pthread.h>
 
-#define ENGINE_READ_TOKENS 64  // tokens per engine_read
-#define ENGINE_READ_SIZE 4096  // bytes of text per engine_read, apart from the text of the last token
-#define ENGINE_LAST_N 64       // tokens to which penalties apply
-#define ENGINE_MAX_ITEMS 65536 // entries of log probabilities of a request: its tokens times (alternatives + 1)
+#define ENGINE_READ_TOKENS 64 // tokens per engine_read
+#define ENGINE_READ_SIZE 4096 // bytes of text per engine_read, apart from the text of the last token
+#define ENGINE_LAST_N 64      // tokens to which penalties apply
 
 enum ticket_state { TICKET_FREE, TICKET_WAITING, TICKET_RUNNING, TICKET_ENDED };
 

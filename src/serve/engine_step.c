@@ -117,6 +117,7 @@ static enum admit_status ticket_admit(struct engine *e, struct engine_ticket *t,
     if (n_soon > 0) {
         snprintf(e->stats.why_waiting, sizeof e->stats.why_waiting,
             "a running request computes the first %" PRId64 " tokens of the same prompt", n_soon);
+        e->stats.waiting_kind = "prefix";
         return ADMIT_WAIT;
     }
     const struct admit_request request = {.n_prompt = t->n_prompt,
@@ -133,6 +134,7 @@ static enum admit_status ticket_admit(struct engine *e, struct engine_ticket *t,
         e->stats.n_cached_tokens += found.n_cached;
     } else if (status == ADMIT_WAIT) {
         admit_explain(reason, e->stats.why_waiting, sizeof e->stats.why_waiting);
+        e->stats.waiting_kind = reason->why == ADMIT_WHY_RUNNING ? "running" : "pages";
     }
     return status;
 }
@@ -140,6 +142,7 @@ static enum admit_status ticket_admit(struct engine *e, struct engine_ticket *t,
 static void waiting_admit(struct engine *e) {
     struct admit_reason reason = {.why = ADMIT_WHY_NONE};
     e->stats.why_waiting[0] = '\0';
+    e->stats.waiting_kind = NULL;
     while (e->first != NULL) {
         struct engine_ticket *t = e->first;
         const enum admit_status status = ticket_admit(e, t, &reason);

@@ -19,7 +19,9 @@ void ticket_end(struct engine_ticket *t, enum engine_end end) {
     struct engine_stats *stats = &t->engine->stats;
     if (end == ENGINE_CANCELLED) {
         stats->n_cancelled++;
-    } else if (end == ENGINE_ERROR || end == ENGINE_TIMEOUT) {
+    } else if (end == ENGINE_TIMEOUT) {
+        stats->n_refused++;
+    } else if (end == ENGINE_ERROR) {
         stats->n_failed++;
     } else {
         stats->n_done++;
@@ -112,6 +114,7 @@ void engine_read(struct engine_ticket *t, int64_t timeout_us, struct engine_piec
         }
         return;
     }
+    out->has_more = true;
     pthread_mutex_lock(&t->engine->lock);
     t->has_more = true;
     pthread_cond_signal(&t->engine->work);
@@ -135,6 +138,9 @@ void engine_release(struct engine_ticket *t) {
     pthread_mutex_lock(&e->lock);
     t->is_released = true;
     t->is_cancelled = true;
+    if (t->state == TICKET_WAITING) {
+        text_guide_close(&t->guide); // the client counts its guides, and a step may take long
+    }
     if (t->state == TICKET_ENDED) {
         ticket_free(t);
     } else {

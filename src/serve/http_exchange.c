@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#define SMALL_BODY 65536                // bytes; a quarter of the memory for bodies is only for bodies up to this size
 #define MAX_DROPPED ((size_t) 64 << 20) // bytes of a refused body that are read, so that the client gets the response
 
 // ---- routes ----
@@ -188,14 +189,15 @@ void exchange_free(struct exchange *e, bool is_complete) {
 
 static void body_append(struct exchange *e, const char *data, size_t size) {
     struct http *h = e->http;
-    const size_t room = e->body_room;
+    const size_t room = e->body_room, most = h->params.bodies_size;
+    const size_t limit = e->n_body + size <= SMALL_BODY ? most : most - most / 4;
     if (e->error.status == 0 && size > h->params.max_body - e->n_body) {
         api_fail(&e->error, 413, "body_too_large", NULL, "the body has more than %zu bytes", h->params.max_body);
     }
     if (e->error.status == 0 && e->n_body + size > room) { // the array may double
-        if (h->bodies_used - room + 2 * (e->n_body + size) > h->params.bodies_size) {
+        if (h->bodies_used - room + 2 * (e->n_body + size) > limit) {
             api_fail(&e->error, 429, "rate_limit_exceeded", NULL,
-                "bodies of %zu bytes are being received, at most %zu are allowed", h->bodies_used, h->params.bodies_size);
+                "bodies of %zu bytes are being received, at most %zu are allowed", h->bodies_used, limit);
             e->error.retry_s = API_RETRY_S;
         } else if (!BERTH_GROW(&e->body, &e->body_room, e->n_body + size)) {
             api_out_of_memory(&e->error);

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 
 #define SEND_US 600000000 // time to receive an answer that is complete
+#define LATE_TIMEOUTS 5   // timeouts in which the client of a stream must catch up with the engine
 
 static const char json_type[] = "application/json";
 
@@ -27,6 +28,7 @@ static void headers_add(const struct exchange *e, struct MHD_Response *response,
     header_add(response, "X-Content-Type-Options", "nosniff");
     if (h->params.cors != NULL) {
         header_add(response, "Access-Control-Allow-Origin", h->params.cors);
+        header_add(response, "Access-Control-Expose-Headers", "Retry-After");
         header_add(response, "Vary", "Origin");
     }
     if (h->is_closing) {
@@ -97,7 +99,7 @@ enum MHD_Result reply_preflight(struct exchange *e) {
     }
     headers_add(e, response, NULL);
     header_add(response, "Access-Control-Allow-Methods", "GET, POST");
-    header_add(response, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+    header_add(response, "Access-Control-Allow-Headers", "Authorization, Content-Type, *");
     header_add(response, "Access-Control-Max-Age", "600");
     return queue(e, 204, response);
 }
@@ -162,10 +164,16 @@ enum MHD_Result reply_get(struct exchange *e) {
 
 // ---- answers ----
 
-// A slow client gets this much time for an answer that is complete.
-static void deadline_set(struct exchange *e) {
+// Limits the time of a slow client, unless a limit is set already.
+static void deadline_set(struct exchange *e, int64_t limit_us) {
     if (e->client != NULL && e->client->deadline_us == 0) {
-        e->client->deadline_us = ggml_time_us() + SEND_US;
+        e->client->deadline_us = ggml_time_us() + limit_us;
+    }
+}
+
+static void deadline_clear(struct exchange *e) {
+    if (e->client != NULL) {
+        e->client->deadline_us = 0;
     }
 }
 
@@ -174,7 +182,7 @@ enum MHD_Result reply_request(struct exchange *e) {
     if (!berth_stream_open(&s)) {
         return MHD_NO;
     }
-    deadline_set(e);
+    deadline_set(e, SEND_US);
     request_write(e->request, s.file);
     return text_queue(e, 200, json_type, &s);
 }
@@ -189,15 +197,18 @@ static void socket_watch(struct exchange *e) {
 
 void exchange_suspend(struct exchange *e) {
     socket_watch(e);
+    deadline_clear(e); // the client waits for the engine
     e->is_suspended = true;
     MHD_suspend_connection(e->connection);
 }
 
 // Gives the next bytes of a stream to libmicrohttpd. Text is taken from the engine only when the client can receive it, so a slow
-// client's text stays in the engine's buffers.
+// client's text stays in the engine's buffers. It keeps its tickets meanwhile, so its time is limited: from the first bytes that are
+// there to be sent, until the client has got everything that the engine has made.
 static ssize_t stream_read(void *user, uint64_t pos, char *to, size_t max) {
     struct exchange *e = user;
     struct request *r = e->request;
+    const bool was_closed = r->is_closed;
     (void) pos;
     if (e->is_gone) {
         return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -207,9 +218,14 @@ static ssize_t stream_read(void *user, uint64_t pos, char *to, size_t max) {
         if (!r->is_closed && request_poll(r) == REQUEST_FAILED && !r->is_closed) {
             return MHD_CONTENT_READER_END_WITH_ERROR;
         }
+        if (!was_closed && !r->has_more) {
+            deadline_clear(e);
+        }
     }
     if (r->is_closed) {
-        deadline_set(e);
+        deadline_set(e, SEND_US);
+    } else if (r->out_at < r->n_out) {
+        deadline_set(e, LATE_TIMEOUTS * (int64_t) e->http->params.timeout_s * 1000000);
     }
     if (r->out_at < r->n_out) {
         const size_t n = min_size(max, r->n_out - r->out_at);

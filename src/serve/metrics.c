@@ -12,16 +12,6 @@ static void row_write(FILE *file, const char *name, const char *type, const char
     fprintf(file, "berth_%s %.17g\n", name, value);
 }
 
-// Writes a text as the value of a label.
-static void label_write(FILE *file, const char *text) {
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') {
-            fputc('\\', file);
-        }
-        fputc(*text == '\n' ? ' ' : *text, file);
-    }
-}
-
 void metrics_write(FILE *file, const struct metrics *m) {
     const struct engine_stats *e = &m->engine;
     const struct {
@@ -60,12 +50,10 @@ void metrics_write(FILE *file, const struct metrics *m) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         fprintf(file, "berth_memory_bytes{kind=\"%s\"} %zu\n", sizes[i].kind, sizes[i].size);
     }
-    if (e->why_waiting[0] != '\0') {
-        fputs(
-            "# HELP berth_waiting_reason Why the first sequence of the queue waits.\n# TYPE berth_waiting_reason gauge\n", file);
-        fputs("berth_waiting_reason{reason=\"", file);
-        label_write(file, e->why_waiting);
-        fputs("\"} 1\n", file);
+    if (e->waiting_kind != NULL) {
+        fputs("# HELP berth_waiting_reason What the first sequence of the queue waits for.\n# TYPE berth_waiting_reason gauge\n",
+            file);
+        fprintf(file, "berth_waiting_reason{reason=\"%s\"} 1\n", e->waiting_kind);
     }
     fputs("# HELP berth_http_responses_total Responses by class of status.\n# TYPE berth_http_responses_total counter\n", file);
     for (int i = 2; i < 6; i++) {

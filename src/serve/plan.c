@@ -7,7 +7,7 @@
 
 #include <inttypes.h>
 
-#define DEFAULT_BATCH 512
+#define DEFAULT_BATCH 512 // at least; two tokens per sequence
 #define MAX_DEFAULT_CTX 4096
 #define MAX_GUIDED 16
 
@@ -28,11 +28,12 @@ static void http_size_set(const struct serve_question *q, const struct engine_pa
     q->service->answers_size = ((size_t) 8 << 20) + (size_t) (e->n_running + e->n_waiting) * (size_t) e->n_ctx * 32;
     q->http->max_body = ((size_t) 1 << 20) + text_size;
     q->http->bodies_size = 4 * q->http->max_body;
+    q->service->max_text = min_size(q->http->max_body, (size_t) e->n_ctx * max_size(q->vocab->max_size, 1));
 }
 
 static bool plan_make(const struct serve_question *q, int64_t n_pool, struct serve_plan *plan, struct model_error *error) {
     plan->engine.n_pool = n_pool;
-    plan->engine.n_batch = min_i64(q->n_batch > 0 ? q->n_batch : DEFAULT_BATCH, n_pool);
+    plan->engine.n_batch = min_i64(q->n_batch > 0 ? q->n_batch : max_i64(DEFAULT_BATCH, 2 * (int64_t) q->n_running), n_pool);
     http_size_set(q, &plan->engine);
     plan->http = http_size(q->http) + service_size(q->service, q->vocab->n_tokens);
     return engine_plan(&plan->engine, &plan->sizes, error);

@@ -13,7 +13,8 @@
 // Bytes per token that a request reserves for its answer as JSON: text, and each log probability with its token's text and bytes.
 #define TOKEN_SIZE 32
 #define LOGPROB_SIZE 192
-#define NUMBER_SIZE 20 // a number of an embedding, as text and as a float
+#define TOKENIZER_RATIO 90 // bytes of the tokenizer's work per byte of text, about
+#define NUMBER_SIZE 20     // a number of an embedding, as text and as a float
 
 // ---- the service ----
 
@@ -47,7 +48,9 @@ size_t service_size(const struct service_params *p, int64_t n_vocab) {
     const size_t per_guide = SERVICE_GRAMMAR_RATIO * API_MAX_SCHEMA_SIZE + 2 * SERVICE_STACKS_SIZE + (size_t) n_vocab * 32;
     const size_t per_request =
         sizeof(struct service_slot) + sizeof(struct request) + API_MAX_CHOICES * sizeof(struct request_item);
-    return p->answers_size + (size_t) p->n_guided * per_guide + (size_t) p->n_requests * per_request;
+    // One thread tokenizes one text at a time.
+    return p->answers_size + TOKENIZER_RATIO * p->max_text + (size_t) p->n_guided * per_guide +
+           (size_t) p->n_requests * per_request;
 }
 
 static uint64_t seed_next(struct service *s) { // splitmix64
@@ -70,23 +73,38 @@ static struct service_slot *slot_take(struct service *s, struct request *r) {
 
 // ---- a new request ----
 
-// Reserves memory for the answers, so that no admitted request lacks it later.
-static bool answers_reserve(struct request *r, int64_t n_max, struct api_error *error) {
+// Returns the bytes of a request that has been read from a body of this size. All its texts together are not larger than the body.
+static size_t request_size(const struct request *r, size_t body_size) {
+    const struct api_request *a = &r->api;
+    size_t size = body_size + a->messages_room * sizeof *a->messages + a->inputs_room * sizeof *a->inputs +
+                  a->stops_room * sizeof *a->stops + a->tokens_room * sizeof *a->tokens + a->biases_room * sizeof *a->biases +
+                  r->n_prompts * sizeof *r->prompts;
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        size += r->prompts[i].cap * sizeof *r->prompts[i].ids;
+    }
+    return size;
+}
+
+// Reserves memory for the request and its answers, so that no admitted request lacks it later.
+static bool answers_reserve(struct request *r, size_t body_size, int64_t n_max, struct api_error *error) {
     struct service *s = r->service;
+    const size_t own_size = request_size(r, body_size);
     size_t per_token = TOKEN_SIZE, size;
     if (r->api.has_logprobs) {
         per_token += ((size_t) r->api.n_logprobs + 1) * LOGPROB_SIZE;
     }
     const size_t n = r->api.kind == API_EMBEDDING ? (size_t) s->params.n_embd : (size_t) n_max;
     if (!berth_mul_ok(n, r->api.kind == API_EMBEDDING ? NUMBER_SIZE : per_token, &size) ||
-        !berth_mul_ok(size, r->n_items, &size) || size > s->params.answers_size) {
+        !berth_mul_ok(size, r->n_items, &size) || size > s->params.answers_size || own_size > s->params.answers_size - size) {
         return api_fail(error, 400, "answer_too_large", NULL,
-            "%zu answers of up to %" PRId64 " tokens can have more than the %zu bytes that this server has for answers",
-            r->n_items, n_max, s->params.answers_size);
+            "a request of %zu bytes with %zu answers of up to %" PRId64
+            " tokens can need more than the %zu bytes that this server has for requests and answers",
+            own_size, r->n_items, n_max, s->params.answers_size);
     }
+    size += own_size;
     if (size > s->params.answers_size - s->answers_reserved) {
-        api_fail(error, 429, "rate_limit_exceeded", NULL, "the answer needs up to %zu bytes, %zu of %zu are free", size,
-            s->params.answers_size - s->answers_reserved, s->params.answers_size);
+        api_fail(error, 429, "rate_limit_exceeded", NULL, "the request and its answer need up to %zu bytes, %zu of %zu are free",
+            size, s->params.answers_size - s->answers_reserved, s->params.answers_size);
         error->retry_s = API_RETRY_S;
         return false;
     }
@@ -140,7 +158,7 @@ static bool request_init(struct request *r, enum api_kind kind, const char *body
         return false;
     }
     if (!api_request_read(&r->api, kind, body, size, error) || !request_prompts_make(r, &n_max, error) || !items_make(r, error) ||
-        !answers_reserve(r, n_max, error) || !guide_count(r, error)) {
+        !answers_reserve(r, size, n_max, error) || !guide_count(r, error)) {
         return false;
     }
     snprintf(r->id, sizeof r->id, "%s-%08" PRIx64 "%08" PRIx64, prefixes[kind], (uint64_t) s->params.created & 0xffffffffu,

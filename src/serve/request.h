@@ -28,7 +28,8 @@ struct service_params {
     int64_t n_ctx, n_embd;
     int n_requests;      // requests at the same time, at most
     int n_guided;        // requests with a grammar at the same time, at most
-    size_t answers_size; // bytes for the answers of all requests; a request reserves its part when it begins
+    size_t answers_size; // bytes for all requests and their answers; a request reserves its part when it begins
+    size_t max_text;     // bytes of a prompt; 0: limited only by the context
     int64_t created;     // seconds since 1970
 };
 
@@ -89,9 +90,11 @@ struct request {
     struct request_item *items; // [n_items]
     size_t n_items, n_submitted, n_ended;
     bool is_admitted;
-    bool is_stalled; // the engine refused an item although others of this request have ended: try again later
+    bool is_stalled;  // the engine was full when the next item was submitted: try again at retry_us, or when an item ends
+    int64_t retry_us; // 0: at once
+    bool has_more;    // the last request_poll could not read all text that the engine has
     bool is_guided;
-    size_t reserved; // bytes of service.answers_reserved
+    size_t reserved; // bytes of service.answers_reserved: the request and its answers
     struct api_error error;
     // The events of a stream that the client has not got yet.
     char *out; // [n_out], of which out_at bytes are sent

@@ -104,6 +104,7 @@ static bool item_poll(struct request *r, struct request_item *item) {
     struct engine_piece piece = {0};
     engine_read(item->ticket, 0, &piece);
     r->is_admitted = r->is_admitted || !piece.is_waiting;
+    r->has_more = r->has_more || piece.has_more;
     item->usage = (struct api_usage){piece.n_prompt, piece.n_cached, piece.n_made};
     if (!end_check(r, &piece)) {
         return false;
@@ -123,6 +124,7 @@ static bool item_poll(struct request *r, struct request_item *item) {
     item->end = piece.end;
     if (piece.end != ENGINE_RUNNING) {
         r->n_ended++;
+        r->retry_us = 0; // the engine has room now
         engine_release(item->ticket);
         item->ticket = NULL;
     }
@@ -130,6 +132,7 @@ static bool item_poll(struct request *r, struct request_item *item) {
 }
 
 static bool items_poll(struct request *r) {
+    r->has_more = false;
     for (size_t i = 0; i < r->n_submitted; i++) {
         if (r->items[i].ticket != NULL && !item_poll(r, &r->items[i])) {
             return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // request_prompt.c: turns the prompts of a request into tokens, and checks the request against the model.
 
+#include "base/min.h"
 #include "serve/request_internal.h"
 
 #include <inttypes.h>
@@ -24,9 +25,10 @@ static bool text_encode(
     struct model_error why = {""};
     char what[160];
     // A text with more bytes than this cannot fit, so it is refused before the tokenizer processes it.
-    const size_t most = (size_t) p->n_ctx * (p->vocab->max_size > 0 ? p->vocab->max_size : 1);
+    const size_t fits = (size_t) p->n_ctx * (p->vocab->max_size > 0 ? p->vocab->max_size : 1);
+    const size_t most = p->max_text > 0 && p->max_text < fits ? p->max_text : fits;
     if (size > most) {
-        snprintf(what, sizeof what, "the prompt has %zu bytes, which are more than %" PRId64 " tokens", size, p->n_ctx);
+        snprintf(what, sizeof what, "the prompt has %zu bytes, above the limit of %zu", size, most);
         return too_long(r, error, what);
     }
     return vocab_encode(p->vocab, text, size, how, out, &why) ||
@@ -84,6 +86,8 @@ static bool prompt_encode(struct request *r, size_t i, struct api_error *error) 
 static bool prompt_check(const struct request *r, size_t i, int64_t *n_max, struct api_error *error) {
     const int64_t n = (int64_t) r->prompts[i].n, n_ctx = r->service->params.n_ctx;
     const bool is_embedding = r->api.kind == API_EMBEDDING;
+    // Tokens whose log probabilities the engine can keep.
+    const int64_t n_logged = r->api.has_logprobs ? ENGINE_MAX_ITEMS / (r->api.n_logprobs + 1) : INT64_MAX;
     char what[160];
     if (n == 0) {
         return api_fail(error, 400, "invalid_value", input_name(r->api.kind), "%s has no tokens", input_name(r->api.kind));
@@ -96,11 +100,15 @@ static bool prompt_check(const struct request *r, size_t i, int64_t *n_max, stru
     if (is_embedding) {
         *n_max = 0;
     } else if (r->api.n_max < 0) {
-        const int64_t left = n_ctx - n;
+        const int64_t left = min_i64(n_ctx - n, n_logged);
         *n_max = r->api.kind == API_COMPLETION && left > TEXT_MAX_TOKENS ? TEXT_MAX_TOKENS : left;
     } else if (r->api.n_max > n_ctx - n) {
         snprintf(what, sizeof what, "the prompt has %" PRId64 " tokens and the answer up to %" PRId64, n, r->api.n_max);
         return too_long(r, error, what);
+    } else if (r->api.n_max > n_logged) {
+        return api_fail(error, 400, "too_many_logprobs", "top_logprobs",
+            "%" PRId64 " alternatives are possible for at most %" PRId64 " tokens, and the answer has up to %" PRId64,
+            r->api.n_logprobs, n_logged, r->api.n_max);
     } else {
         *n_max = r->api.n_max;
     }

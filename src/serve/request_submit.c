@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define RETRY_US 500000 // between two attempts if the engine is full; each one compiles the grammar of a schema
+
 // Called by the engine's thread.
 static void service_wake(void *user) {
     struct service_slot *slot = user;
@@ -69,6 +71,7 @@ static enum engine_status item_submit(struct request *r, struct request_item *it
         .n_stops = (int) a->n_stops,
         .n_logprobs = a->has_logprobs ? (int) a->n_logprobs : -1,
         .is_embedding = a->kind == API_EMBEDDING,
+        .is_retried = r->n_submitted > 0,
         .wake = service_wake,
         .user = r->slot};
     e.sampling.seed = item->seed;
@@ -85,12 +88,16 @@ static enum engine_status item_submit(struct request *r, struct request_item *it
 }
 
 bool request_items_submit(struct request *r, struct api_error *error) {
+    if (r->retry_us > ggml_time_us()) {
+        return true;
+    }
     r->is_stalled = false;
     while (r->n_submitted < r->n_items && r->n_submitted - r->n_ended < REQUEST_WINDOW) {
         struct api_error why = {0};
         const enum engine_status status = item_submit(r, &r->items[r->n_submitted], &why);
         if (status == ENGINE_FULL && r->n_submitted > 0) {
-            r->is_stalled = r->n_submitted == r->n_ended;
+            r->is_stalled = true;
+            r->retry_us = ggml_time_us() + RETRY_US;
             return true;
         }
         if (status != ENGINE_OK) {

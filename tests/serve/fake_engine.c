@@ -195,6 +195,7 @@ void engine_read(struct engine_ticket *t, int64_t timeout_us, struct engine_piec
     }
     if (t->n_read < t->n_made) { // the rest follows
         out->end = ENGINE_RUNNING;
+        out->has_more = true;
     }
     if (t->is_embedding && t->end == ENGINE_STOP) {
         for (int i = 0; i < 64; i++) {

@@ -199,8 +199,11 @@ static void test_keys_and_cors(void **state) {
     expect(200, "\"queue\"", "GET /health", "Authorization: Bearer secret\r\n", NULL);
     expect(204, "Access-Control-Allow-Origin: https://chat.example", "OPTIONS /v1/chat/completions",
         "Origin: https://chat.example\r\n", NULL);
+    expect(204, "Access-Control-Allow-Headers: Authorization, Content-Type, *", "OPTIONS /v1/chat/completions",
+        "Origin: https://chat.example\r\n", NULL);
     expect(403, "origin_not_allowed", "OPTIONS /v1/chat/completions", "Origin: https://other.example\r\n", NULL);
     expect(200, "Access-Control-Allow-Origin: https://chat.example", "GET /health", "Origin: https://chat.example\r\n", NULL);
+    expect(401, "Access-Control-Expose-Headers: Retry-After", "GET /metrics", "Origin: https://chat.example\r\n", NULL);
     server_close();
 }
 

@@ -172,7 +172,7 @@ static void test_refusals(void **state) {
     refuse(API_CHAT, CHAT "}", 400, "no_chat_template");
     sample.service.params.chat = chat;
     const size_t answers_size = sample.service.params.answers_size;
-    sample.service.params.answers_size = 1000;
+    sample.service.params.answers_size = 1200;
     refuse(API_CHAT, CHAT ", \"logprobs\": true, \"max_tokens\": 10}", 400, "answer_too_large");
     struct request *r = begin_ok(API_CHAT, CHAT ", \"max_tokens\": 20}");
     refuse(API_CHAT, CHAT ", \"max_tokens\": 20}", 429, "rate_limit_exceeded");
@@ -232,7 +232,31 @@ static void test_queue(void **state) {
     // The engine takes two at a time: the others follow.
     fake.n_queue = 2;
     expect_answer(API_EMBEDDING, "{\"input\": [[1],[1],[1],[1],[1]]}", (const char *const[]){"\"index\": 4", NULL});
+    // While the engine is full, the next item is tried only after a time, or when an item has ended.
+    struct request *more = begin_ok(API_CHAT, CHAT ", \"max_tokens\": 2, \"n\": 3}");
+    assert_true(more->is_stalled && more->n_submitted == 2);
     fake.n_queue = 0;
+    assert_int_equal(request_poll(more), REQUEST_RUNNING);
+    assert_true(more->is_stalled && more->n_submitted == 2);
+    more->retry_us = 1;
+    assert_int_equal(request_poll(more), REQUEST_RUNNING);
+    assert_true(!more->is_stalled && more->n_submitted == 3);
+    request_free(more);
+}
+
+// The engine keeps a limited number of log probabilities: the answer is shorter, unless the request gives its length.
+static void test_logprobs_limit(void **state) {
+    (void) state;
+    struct service_params *p = &sample.service.params;
+    const struct service_params old = *p;
+    p->n_ctx = 8192;
+    p->answers_size = (size_t) 64 << 20;
+    struct request *r = begin_ok(API_CHAT, CHAT ", \"logprobs\": true, \"top_logprobs\": 20}");
+    assert_true(r->reserved > ENGINE_MAX_ITEMS * 192 && r->reserved < (ENGINE_MAX_ITEMS + 21) * 200);
+    request_free(r);
+    refuse(API_CHAT, CHAT ", \"logprobs\": true, \"top_logprobs\": 20, \"max_tokens\": 4000}", 400, "too_many_logprobs");
+    *p = old;
+    assert_int_equal(sample.service.answers_reserved, 0);
 }
 
 static void test_metrics(void **state) {
@@ -241,12 +265,13 @@ static void test_metrics(void **state) {
     struct berth_stream s;
     engine_stats(sample.engine, &m.engine);
     snprintf(m.engine.why_waiting, sizeof m.engine.why_waiting, "needs \"3\" pages");
+    m.engine.waiting_kind = "pages";
     assert_true(berth_stream_open(&s));
     metrics_write(s.file, &m);
     assert_true(berth_stream_close(&s));
     assert_non_null(strstr(s.text, "\nberth_pool_tokens 1024\n"));
     assert_non_null(strstr(s.text, "\nberth_memory_bytes{kind=\"http\"} 7\n"));
-    assert_non_null(strstr(s.text, "\nberth_waiting_reason{reason=\"needs \\\"3\\\" pages\"} 1\n"));
+    assert_non_null(strstr(s.text, "\nberth_waiting_reason{reason=\"pages\"} 1\n"));
     berth_stream_fini(&s);
     for (int details = 0; details < 2; details++) {
         struct berth_json json;
@@ -286,6 +311,10 @@ static void test_plan(void **state) {
     q.memory--; // not even one sequence fits
     assert_false(serve_plan_find(&q, &plan, &error));
     assert_non_null(strstr(error.text, "one sequence of 4096 tokens needs"));
+    q.memory = 0;
+    q.n_running = 1000;
+    assert_true(serve_plan_find(&q, &plan, &error) && plan.engine.n_batch == 2000);
+    q.n_running = 4;
     error.text[0] = '\0';
     q.n_ctx = INT32_MAX;
     assert_false(serve_plan_find(&q, &plan, &error));
@@ -335,6 +364,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_engine_refusals),
         cmocka_unit_test(test_queue),
+        cmocka_unit_test(test_logprobs_limit),
         cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_plan),
         cmocka_unit_test(test_memory),

@@ -43,9 +43,9 @@ static void test_keys(void **state) {
 static void test_hosts(void **state) {
     (void) state;
     static const char *const local[] = {
-        "localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:8080", "127.1.2.3", "[::1]", "[::1]:8080"};
-    static const char *const other[] = {
-        "example.com", "localhost.example.com", "127.0.0.1.example.com", "127.example:80", "", "[::2]", "[::1", "10.0.0.1"};
+        "localhost", "LocalHost:8080", "127.0.0.1", "127.0.0.1:8080", "127.1.2.3", "[::1]", "[::1]:8080", "::1"};
+    static const char *const other[] = {"example.com", "localhost.example.com", "127.0.0.1.example.com", "127.example:80", "",
+        "[::2]", "[::1", "::2", "10.0.0.1"};
     for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
         assert_true(access_host_is_local(local[i]));
     }

@@ -76,6 +76,7 @@ static void test_chat(void **state) {
     refuse(API_CHAT, "{'messages': [{'role': 'user', 'content': [7]}]}", "messages", "an object is expected");
     refuse(API_CHAT, "{'messages': [{'role': 'user', 'content': [{'type': 'image_url', 'image_url': {}}]}]}", "messages",
         "only text");
+    accept(API_CHAT, "{'messages': [{'role': 'assistant', 'content': 'a', 'tool_calls': []}]}");
     refuse(API_CHAT, "{'messages': [{'role': 'assistant', 'content': null, 'tool_calls': [1]}]}", "messages", "tools are not");
     refuse(API_CHAT, "{'messages': [{'role': 'user', 'content': 'a'}", "messages", "is expected");
 }

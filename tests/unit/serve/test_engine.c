@@ -245,6 +245,9 @@ static void test_timeout(void **state) {
         answer_submit(e, &b);
         answer_finish(&b);
         assert_int_equal(b.last.end, ENGINE_TIMEOUT);
+        struct engine_stats stats;
+        engine_stats(e, &stats);
+        assert_true(stats.n_refused == 1 && stats.n_failed == 0);
     }
     answer_finish(&a);
     answer_fini(&a);
