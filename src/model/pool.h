@@ -24,7 +24,7 @@ struct pool {
     struct pages *pages;
     struct graph_shape shape; // of the graph
 
-    // The batch of the next step. n_out: number of tokens whose logits are wanted.
+    // The batch of the next step. n_out: number of tokens whose logits are computed.
     int64_t n_tokens, n_out;
     bool is_embedding;           // the batch computes the final hidden state of every token, not logits
     int32_t *tokens, *pos, *seq; // [n_batch]
@@ -39,7 +39,7 @@ void pool_free(struct pool *pool);
 
 // Starts a batch of tokens. is_embedding: its results are hidden states instead of logits.
 void pool_batch(struct pool *pool, bool is_embedding);
-// Adds n tokens of a sequence, which follow its `pos` computed positions. has_logits: the logits of the last of them are wanted.
+// Adds n tokens of a sequence, which follow its `pos` computed positions. has_logits: the logits of the last of them are computed.
 // Returns the index of the result: of these logits or, with is_embedding, of the first of the n tokens. -1: *error holds the cause.
 struct pool_run {
     const int32_t *tokens;

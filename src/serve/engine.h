@@ -64,7 +64,7 @@ struct engine_request {
     // Otherwise the caller keeps it.
     struct text_guide guide;
     int n_logprobs;    // alternatives per token; -1: no log probabilities
-    bool is_embedding; // only the mean of the final hidden states is wanted
+    bool is_embedding; // returns only the mean of the final hidden states
     bool is_retried;   // the client repeats it after ENGINE_FULL, which then does not count as a refusal
     // Called by the engine's thread when engine_read may have something new. Must not block. NULL: none. It may still be called
     // once while or after engine_release runs, so `user` must live as long as the engine.

@@ -86,7 +86,9 @@ static inline bool world_expect_pages(const struct admit_world *w, const struct 
         int64_t n_now = 1;
         if (n < r->n_prompt) {
             n_now = world_min(world_free_tokens(w, t), r->n_prompt - n);
-            n_now = p->n_chunk > 0 ? world_min(n_now, p->n_chunk) : n_now;
+            if (p->n_chunk > 0) {
+                n_now = world_min(n_now, p->n_chunk);
+            }
         }
         n_changes += n_now != size;
         size = n_now;
@@ -207,7 +209,9 @@ static inline bool world_step(struct admit_world *w) {
     }
     int64_t peak = 0;
     for (int64_t t = 0; t < w->check.params.n_ctx; t++) {
-        peak = admit_total(w->a, t) > peak ? admit_total(w->a, t) : peak;
+        if (admit_total(w->a, t) > peak) {
+            peak = admit_total(w->a, t);
+        }
     }
     if (peak != admit_peak(w->a)) {
         return admit_check_fail(&w->check, "the peak is %lld, not %lld", (long long) peak, (long long) admit_peak(w->a));
