@@ -8,15 +8,21 @@
 #include <time.h>
 
 #ifdef __linux__
-#    include <linux/futex.h>
 #    include <sys/syscall.h>
 #    include <unistd.h>
+
+// Numbers of the kernel, whose headers are not part of a C library. musl comes without them.
+enum { PARK_FUTEX_WAIT_PRIVATE = 128, PARK_FUTEX_WAKE_PRIVATE = 129 };
+#elif defined(_WIN32)
+#    include "base/windows/posix.h"
 #endif
 
 // Sleeps until park_wake_all(word). Returns without sleeping if *word is not `value`. It may also wake up spuriously.
 static inline void park_wait(atomic_uint *word, unsigned value) {
 #ifdef __linux__
-    syscall(SYS_futex, (void *) word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+    syscall(SYS_futex, (void *) word, PARK_FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+#elif defined(_WIN32)
+    posix_wait_on(word, value);
 #else
     if (atomic_load(word) == value) {
         nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
@@ -26,7 +32,9 @@ static inline void park_wait(atomic_uint *word, unsigned value) {
 
 static inline void park_wake_all(atomic_uint *word) {
 #ifdef __linux__
-    syscall(SYS_futex, (void *) word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    syscall(SYS_futex, (void *) word, PARK_FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+#elif defined(_WIN32)
+    posix_wake_all(word);
 #else
     (void) word;
 #endif

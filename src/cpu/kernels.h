@@ -39,13 +39,20 @@ struct cpu_tile {
 struct cpu_kernels;
 #define CPU_TABLE const struct cpu_kernels *k __attribute__((unused))
 
+// Panels start at multiples of a cache line.
+#define CPU_GEMM_LINE 64
+static inline size_t cpu_gemm_lines(size_t size) {
+    return (size + CPU_GEMM_LINE - 1) / CPU_GEMM_LINE * CPU_GEMM_LINE;
+}
+
 // A product with few columns, for which packing the rows of x costs more than it saves. mr unpacked rows, bx bytes apart, are
-// multiplied with a packed panel of ny columns (struct cpu_gemm).
+// multiplied with ny columns in adjacent panels (struct cpu_gemm), each padded to whole cache lines.
 #define CPU_GEMM_ROWS_ARGS int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, int ny
 struct cpu_gemm_rows {
     void (*run)(CPU_GEMM_ROWS_ARGS); // NULL: not implemented
     int step;                        // n must be a multiple of step
     int max_cols;                    // with more columns, packing the rows is faster
+    int n_panels;                    // maximum panels of columns
 };
 
 // A product with many columns. The rows of x have the slot's type, the columns of y are floats. Both are packed into panels.

@@ -150,6 +150,6 @@ static void run_rows__fhm(CPU_GEMM_ROWS_ARGS) {
 }
 
 void cpu_tier_fhm_gemm_f16(struct cpu_kernels *k) {
-    const struct cpu_gemm_rows rows = {run_rows__fhm, STEP, INT_MAX}; // INT_MAX: panels were never faster
+    const struct cpu_gemm_rows rows = {run_rows__fhm, STEP, INT_MAX, 1}; // INT_MAX: panels were never faster
     k->gemm[GGML_TYPE_F16] = gemm_f16(run__fhm, 2, rows);
 }

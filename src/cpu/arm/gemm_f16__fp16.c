@@ -179,5 +179,5 @@ static void run_rows__fp16(CPU_GEMM_ROWS_ARGS) {
 }
 
 void cpu_tier_fp16_gemm_f16(struct cpu_kernels *k) {
-    k->gemm[GGML_TYPE_F16] = gemm_f16(run__fp16, 2, (struct cpu_gemm_rows){run_rows__fp16, QUAD, ROWS_MAX_COLS});
+    k->gemm[GGML_TYPE_F16] = gemm_f16(run__fp16, 2, (struct cpu_gemm_rows){run_rows__fp16, QUAD, ROWS_MAX_COLS, 1});
 }

@@ -4,7 +4,9 @@
 // vector with the same layout. panel_q.h defines line and run.
 
 #define MR 8
+#define NR 8
 #define NC 4
+#define N_PANELS 1
 #define GROUP 4
 #define Y_WIDTH 16
 #define FEW 1 // a tile with one column is by column

@@ -4,6 +4,7 @@
 // y1}. A kernel computes np pairs of rows times nq pairs of columns, at most 8 vectors of sums, so that all sums stay in registers.
 
 #define MR 8
+#define NR 4
 #define NC 4
 #define GROUP 2
 #define FEW 0
@@ -11,9 +12,10 @@
 
 #include "cpu/arm/panel_q.h"
 
-#define PX (MR / 2) // pairs of rows in a panel
-#define PY (NC / 2) // pairs of columns in a tile
-#define PN (NR / 2) // pairs of columns in a panel
+#define PX (MR / 2)        // pairs of rows in a panel
+#define PY (NR / 2)        // pairs of columns in a panel
+#define N_PANELS 2         // panels of columns that are multiplied with unpacked rows at a time
+#define PN (N_PANELS * PY) // pairs of columns in these panels
 
 #define UNROLL _Pragma("GCC unroll 8")
 #define EACH_PAIR UNROLL for (int p = 0; p < np; p++) UNROLL for (int q = 0; q < nq; q++)
@@ -51,9 +53,9 @@ UNPACK_INLINE void y_sums(char *to, int c, const int8_t *hi, const int8_t *lo, c
 
 // ---- the product of a block ----
 
-// The lines of a block: x for np pairs of rows, y[t] for tile t of the columns.
+// The lines of a block: x for np pairs of rows, y[i] for panel i of the columns.
 struct block_at {
-    const char *x, *y[NR / NC];
+    const char *x, *y[N_PANELS];
 };
 
 // x_line, y_line: index of a line.
@@ -98,9 +100,10 @@ UNPACK_INLINE void add_32(
         t[p][q] = zeros();
     }
     multiply(t, at, X_HEAD_32(has_min), Y_HEAD_32(has_min), LINES(n_block), np, nq);
-    add_scaled(sum, t, at, 0, np, nq);
-    if (has_min) {
-        EACH_PAIR {
+    EACH_PAIR {
+        const float32x4_t d = vmulq_f32(f32_at(x_at(at, 0, p)), f32_at(y_at(at, 0, q)));
+        sum[p][q] = vfmaq_f32(sum[p][q], vcvtq_f32_s32(t[p][q]), d);
+        if (has_min) {
             sum[p][q] = vfmaq_f32(sum[p][q], f32_at(x_at(at, 1, p)), f32_at(y_at(at, 1, q)));
         }
     }
@@ -152,7 +155,7 @@ UNPACK_INLINE void add_256(
 
 // Stores nx rows and ny columns of the sums. The sums of a column pair are {x0 y0, x1 y0, x0 y1, x1 y1}.
 UNPACK_INLINE void store(float32x4_t sum[PX][PN], float *s, int64_t ld_s, const int np, const int nq, int nx, int ny) {
-    float tile[NR][MR];
+    float tile[N_PANELS * NR][MR];
     EACH_PAIR {
         vst1_f32(&tile[2 * q][2 * p], vget_low_f32(sum[p][q]));
         vst1_f32(&tile[2 * q + 1][2 * p], vget_high_f32(sum[p][q]));
@@ -196,20 +199,17 @@ UNPACK_INLINE void run_256(
     store(sum, s, ld_s, np, nq, nx, ny);
 }
 
-#define RUN(name, n_block, y_head, call, ...) \
+#define RUN(name, call, ...) \
     static void run_##name(CPU_GEMM_ARGS) { \
-        const char *y = vy; \
-        for (int c = 0; c < ny; c += NC, y += Y_TILE(n_block, y_head)) { \
-            call(n, s + c * ld_s, ld_s, vx, nx, y, min_int(ny - c, NC), __VA_ARGS__); \
-        } \
+        call(n, s, ld_s, vx, nx, vy, ny, __VA_ARGS__); \
     }
-RUN(q16, 16, Y_HEAD_32(0), run_32, 16, false)
-RUN(q32, 32, Y_HEAD_32(0), run_32, 32, false)
-RUN(q32_min, 32, Y_HEAD_32(1), run_32, 32, true)
-RUN(k8, QK_K, Y_HEAD_256(8, 0), run_256, 8, false)
-RUN(k8_min, QK_K, Y_HEAD_256(8, 1), run_256, 8, true)
-RUN(k16, QK_K, Y_HEAD_256(16, 0), run_256, 16, false)
-RUN(k16_min, QK_K, Y_HEAD_256(16, 1), run_256, 16, true)
+RUN(q16, run_32, 16, false)
+RUN(q32, run_32, 32, false)
+RUN(q32_min, run_32, 32, true)
+RUN(k8, run_256, 8, false)
+RUN(k8_min, run_256, 8, true)
+RUN(k16, run_256, 16, false)
+RUN(k16_min, run_256, 16, true)
 
 // ---- rows that are not packed into panels (kernels.h: cpu_gemm_rows) ----
 // Four rows at a time, as two pairs. A part of a block is unpacked to registers and multiplied with all columns. The float operations
@@ -244,7 +244,7 @@ UNPACK_INLINE void rows_prefetch_256(const char *next, size_t size) {
 #define ROWS_START(n_block, y_head) \
     struct pair at[PAIRS]; \
     float32x4_t sum[PX][PN]; \
-    struct block_at column = {NULL, {y, y + Y_TILE(n_block, y_head)}}; \
+    struct block_at column = {NULL, {y, y + cpu_gemm_lines((size_t) (n / (n_block)) * Y_PANEL(n_block, y_head))}}; \
     UNROLL for (int p = 0; p < PAIRS; p++) { \
         at[p] = (struct pair){x + (size_t) (2 * p) * bx, x + (size_t) (2 * p + 1) * bx}; \
     } \
@@ -492,20 +492,20 @@ IQ_FORMATS(ROWS_IQ)
 void cpu_tier_i8mm_gemm_q(struct cpu_kernels *k) {
     GEMM_Q_32(Q8_0, q8_0, rows_q8_0, 2, 32)
     GEMM_Q_32(Q4_0, q4_0, rows_q4_0, 2, 32)
-    GEMM_Q_32(Q5_0, q5_0, rows_q5_0, 2, 16)
+    GEMM_Q_32(Q5_0, q5_0, rows_q5_0, 2, 8)
     GEMM_Q_32(IQ4_NL, iq4_nl, rows_iq4_nl, 2, 32)
-    GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 2, 32)
+    GEMM_Q_32(MXFP4, mxfp4, rows_mxfp4, 2, 24)
     GEMM_Q_32(Q1_0, q1_0, rows_q1_0, 2, 16)
     GEMM_Q_32(Q2_0, q2_0, rows_q2_0, 2, 16)
     GEMM_Q_16(NVFP4, nvfp4, 5)
     GEMM_Q_32_MIN(Q4_1, q4_1, rows_q4_1, 2, 32)
-    GEMM_Q_32_MIN(Q5_1, q5_1, rows_q5_1, 2, 16)
-    GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, 2, 32)
-    GEMM_Q_256(Q5_K, q5_K, k8_min, k8_min, 8, 1, 2, 8)
-    GEMM_Q_256(IQ4_XS, iq4_xs, k, k8, 8, 0, 2, 32)
-    GEMM_Q_256(Q3_K, q3_K, k, k16, 16, 0, 2, 16)
-    GEMM_Q_256(Q6_K, q6_K, k, k16, 16, 0, 2, 16)
-    GEMM_Q_256(Q2_K, q2_K, k16_min, k16_min, 16, 1, 1, 24)
+    GEMM_Q_32_MIN(Q5_1, q5_1, rows_q5_1, 2, 8)
+    GEMM_Q_256(Q4_K, q4_K, k8_min, k8_min, 8, 1, 2, 24)
+    GEMM_Q_256(Q5_K, q5_K, k8_min, k8_min, 8, 1, 2, 16)
+    GEMM_Q_256(IQ4_XS, iq4_xs, k, k8, 8, 0, 2, 16)
+    GEMM_Q_256(Q3_K, q3_K, k, k16, 16, 0, 2, 8)
+    GEMM_Q_256(Q6_K, q6_K, k, k16, 16, 0, 2, 12)
+    GEMM_Q_256(Q2_K, q2_K, k16_min, k16_min, 16, 1, 1, 16)
 #define GEMM_IQ(TYPE, type, n_runs) GEMM_Q_256(TYPE, type, k, k##n_runs, n_runs, 0, 2, 8)
     CODEBOOK_FORMATS(GEMM_IQ)
     GEMM_Q_256(TQ1_0, tq1_0, k, k8, 8, 0, 2, 8)

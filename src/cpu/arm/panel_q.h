@@ -15,7 +15,7 @@
 //
 // The bytes of a tile of y with at most FEW columns are by column: Y_WIDTH bytes of each column, in the space of LINES(Y_WIDTH) lines.
 //
-// The including file defines MR, NC, GROUP, FEW and Y_WIDTH, and these functions for the layout within a line:
+// The including file defines MR, NR, NC, GROUP, FEW and Y_WIDTH, and these functions for the layout within a line:
 //   x_zip(v)             v[r]: 16 bytes of row r of a group; afterwards, v[i] is line i: bytes STEP i to STEP i + STEP - 1 of each row
 //   x_scales8(to, v)     stores 8 scales v[r] of each row r of a group in 8 lines
 //   y_number(line, c, v) stores a number v of column c of a tile
@@ -26,7 +26,6 @@
 #include "cpu/arm/unpack.h"
 #include "cpu/kernels.h"
 
-#define NR 8                     // columns of a panel
 #define AHEAD 512                // bytes: prefetch distance within a row
 #define STEP (16 / GROUP)        // bytes of each row or column in a line
 #define LINES(n) ((n) / STEP)    // lines of n elements
@@ -332,7 +331,7 @@ PACK_X(iq4_xs, QK_K, X_HEAD_256(8, 0))
 // Below least columns, other kernels are faster. rows: kernel for unpacked rows and at most `most` columns.
 #define GEMM_Q_ROW(TYPE, type, y, run, n_block, x_head, y_head, rows, least, most) \
     k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##run, MR, NR, least, n_block, \
-        ((x_head) + LINES(n_block)) * X_LINE, Y_PANEL(n_block, y_head), 0, 0, {rows, n_block, most}};
+        ((x_head) + LINES(n_block)) * X_LINE, Y_PANEL(n_block, y_head), 0, 0, {rows, n_block, most, N_PANELS}};
 #define GEMM_Q_32(TYPE, type, rows, least, most) \
     GEMM_Q_ROW(TYPE, type, q8_0, q32, 32, X_HEAD_32(0), Y_HEAD_32(0), rows, least, most)
 #define GEMM_Q_32_MIN(TYPE, type, rows, least, most) \

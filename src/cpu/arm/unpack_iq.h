@@ -6,8 +6,8 @@
 // cell_<type>(block, j) returns elements 32 j to 32 j + 31.
 #pragma once
 
-#include "cpu/arm/codebooks.h"
 #include "cpu/arm/unpack.h"
+#include "cpu/codebooks.h"
 
 // X(TYPE, type, n_runs): runs of a block.
 #define CODEBOOK_FORMATS(X) \
@@ -20,18 +20,6 @@
     X(IQ1_M, iq1_m, 16)
 #define TERNARY_FORMATS(X) X(TQ1_0, tq1_0, 8) X(TQ2_0, tq2_0, 8)
 #define IQ_FORMATS(X) CODEBOOK_FORMATS(X) TERNARY_FORMATS(X)
-
-UNPACK_INLINE uint64_t u64_at(const void *at) {
-    uint64_t v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
-UNPACK_INLINE uint32_t u32_at(const void *at) {
-    uint32_t v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
 
 // ---- codebooks and signs ----
 
@@ -59,16 +47,6 @@ UNPACK_INLINE uint8x16_t points4(const uint64_t *book, uint64_t a, uint64_t b, u
 UNPACK_INLINE int8x16_t with_signs(uint8x16_t magnitudes, uint8x16_t mask) {
     return s8(vsubq_u8(veorq_u8(magnitudes, mask), mask));
 }
-
-// The signs of 8 elements, 1 or -1, for 7 sign bits. The eighth sign makes the number of minus signs even.
-#define PARITY(b) (((b) ^ (b) >> 1 ^ (b) >> 2 ^ (b) >> 3 ^ (b) >> 4 ^ (b) >> 5 ^ (b) >> 6) & 1)
-#define SIGN(b, i) ((uint64_t) ((b) >> (i) &1 ? 0xff : 1) << (8 * (i)))
-#define SIGNS_1(b) \
-    (SIGN(b, 0) | SIGN(b, 1) | SIGN(b, 2) | SIGN(b, 3) | SIGN(b, 4) | SIGN(b, 5) | SIGN(b, 6) | SIGN(PARITY(b) << 7, 7))
-#define SIGNS_4(b) SIGNS_1(b), SIGNS_1((b) + 1), SIGNS_1((b) + 2), SIGNS_1((b) + 3)
-#define SIGNS_16(b) SIGNS_4(b), SIGNS_4((b) + 4), SIGNS_4((b) + 8), SIGNS_4((b) + 12)
-#define SIGNS_64(b) SIGNS_16(b), SIGNS_16((b) + 16), SIGNS_16((b) + 32), SIGNS_16((b) + 48)
-static const uint64_t table_signs[128] = {SIGNS_64(0), SIGNS_64(64)};
 
 // Expands the bits of bytes `first` and `first` + 1 of v to masks of 16 elements.
 UNPACK_INLINE uint8x16_t bit_masks(uint8x16_t v, const uint8_t first) {
@@ -106,8 +84,8 @@ UNPACK_INLINE struct q32 cell_iq2_xxs(const block_iq2_xxs *b, int j) {
     const uint64_t q = u64_at(b->qs + 4 * j);
     const uint8x16_t lo = points8(cpu_codebooks.iq2_xxs, q & 255, q >> 8 & 255);
     const uint8x16_t hi = points8(cpu_codebooks.iq2_xxs, q >> 16 & 255, q >> 24 & 255);
-    return (struct q32){s8(vmulq_u8(lo, points8(table_signs, q >> 32 & 127, q >> 39 & 127))),
-        s8(vmulq_u8(hi, points8(table_signs, q >> 46 & 127, q >> 53 & 127)))};
+    return (struct q32){s8(vmulq_u8(lo, points8(cpu_codebooks.signs, q >> 32 & 127, q >> 39 & 127))),
+        s8(vmulq_u8(hi, points8(cpu_codebooks.signs, q >> 46 & 127, q >> 53 & 127)))};
 }
 UNPACK_INLINE int8x16_t scales_iq2_xxs(const block_iq2_xxs *b) {
     uint32x4_t v[4];
@@ -121,8 +99,8 @@ UNPACK_INLINE struct q32 cell_iq2_xs(const block_iq2_xs *b, int j) {
     const uint64_t q = u64_at(b->qs + 4 * j);
     const uint8x16_t lo = points8(cpu_codebooks.iq2_xs, q & 511, q >> 16 & 511);
     const uint8x16_t hi = points8(cpu_codebooks.iq2_xs, q >> 32 & 511, q >> 48 & 511);
-    return (struct q32){s8(vmulq_u8(lo, points8(table_signs, q >> 9 & 127, q >> 25 & 127))),
-        s8(vmulq_u8(hi, points8(table_signs, q >> 41 & 127, q >> 57)))};
+    return (struct q32){s8(vmulq_u8(lo, points8(cpu_codebooks.signs, q >> 9 & 127, q >> 25 & 127))),
+        s8(vmulq_u8(hi, points8(cpu_codebooks.signs, q >> 41 & 127, q >> 57)))};
 }
 UNPACK_INLINE int8x16_t scales_iq2_xs(const block_iq2_xs *b) {
     return nibble_scales(vld1_u8(b->scales));
@@ -147,8 +125,8 @@ UNPACK_INLINE struct q32 cell_iq3_xxs(const block_iq3_xxs *b, int j) {
     const uint32_t tail = u32_at(b->qs + 64 + 4 * j);
     const uint8x16_t lo = points4(cpu_codebooks.iq3_xxs, q & 255, q >> 8 & 255, q >> 16 & 255, q >> 24 & 255);
     const uint8x16_t hi = points4(cpu_codebooks.iq3_xxs, q >> 32 & 255, q >> 40 & 255, q >> 48 & 255, q >> 56);
-    return (struct q32){s8(vmulq_u8(lo, points8(table_signs, tail & 127, tail >> 7 & 127))),
-        s8(vmulq_u8(hi, points8(table_signs, tail >> 14 & 127, tail >> 21 & 127)))};
+    return (struct q32){s8(vmulq_u8(lo, points8(cpu_codebooks.signs, tail & 127, tail >> 7 & 127))),
+        s8(vmulq_u8(hi, points8(cpu_codebooks.signs, tail >> 14 & 127, tail >> 21 & 127)))};
 }
 UNPACK_INLINE int8x16_t scales_iq3_xxs(const block_iq3_xxs *b) {
     return tail_scales(vreinterpretq_u32_u8(vld1q_u8(b->qs + 64)), vreinterpretq_u32_u8(vld1q_u8(b->qs + 80)));
@@ -237,22 +215,4 @@ UNPACK_INLINE int8x16_t scales_tq1_0(const block_tq1_0 *b) {
 
 // ---- d ----
 
-#define D_IQ(type, factor) \
-    UNPACK_INLINE float d_##type(const block_##type *b) { \
-        return f16_as_float(&b->d) * (factor); \
-    }
-D_IQ(iq2_xxs, 0.125f)
-D_IQ(iq2_xs, 0.125f)
-D_IQ(iq2_s, 0.125f)
-D_IQ(iq3_xxs, 0.25f)
-D_IQ(iq3_s, 1.0f)
-D_IQ(iq1_s, 0.125f)
-D_IQ(tq1_0, 1.0f)
-D_IQ(tq2_0, 1.0f)
-
-// The upper nibbles of four words.
-UNPACK_INLINE float d_iq1_m(const block_iq1_m *b) {
-    const uint64_t q = u64_at(b->scales);
-    const uint16_t h = (uint16_t) ((q >> 12 & 0xf) | (q >> 24 & 0xf0) | (q >> 36 & 0xf00) | (q >> 48 & 0xf000));
-    return f16_as_float(&h) * 0.125f;
-}
+CODEBOOK_D(f16_as_float)

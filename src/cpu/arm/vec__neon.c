@@ -10,6 +10,15 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+#define V float32x4_t
+#define V_LANES 4
+#define V_LOAD vld1q_f32
+#define V_STORE vst1q_f32
+#define V_ALL vdupq_n_f32
+#define V_FMA(a, b, c) vfmaq_f32(c, a, b)
+#define V_WHERE_NOT_0(v, weight) vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(v), vceqzq_f32(weight)))
+#include "cpu/mix.h"
+
 static void row_rotate__neon(int64_t n, float *z, const float *x, const float *c, const float *s) {
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
@@ -194,86 +203,6 @@ static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) 
     return sum;
 }
 
-// ---- weighted rows ----
-
-#define Q 4  // rows of y per tile
-#define D 16 // elements per tile; sixteen sums stay in registers
-
-// w[j][i]: the weight of row i of x in row j of y. A row of x with weight 0 must not affect row j, even if the row of x contains
-// NaN or infinity.
-INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
-    float32x4_t a[Q][D / 4];
-    for (int j = 0; j < Q; j++) {
-        for (int u = 0; u < D / 4; u++) {
-            a[j][u] = vld1q_f32(y + j * ld_y + 4 * u);
-        }
-    }
-    for (int i = 0; i < n; i++) {
-        const float32x4_t all = {w[i], w[i + ld_w], w[i + 2 * ld_w], w[i + 3 * ld_w]};
-        const uint32x4_t nonzero = vtstq_u32(vreinterpretq_u32_f32(all), vreinterpretq_u32_f32(all));
-        if (vmaxvq_u32(nonzero) == 0) {
-            continue;
-        }
-        float32x4_t v[D / 4];
-        for (int u = 0; u < D / 4; u++) {
-            v[u] = vld1q_f32(x + i * ld_x + 4 * u);
-        }
-        if (vminvq_u32(nonzero) == 0) {
-            for (int j = 0; j < Q; j++) {
-                const uint32x4_t mask = vdupq_n_u32(w[i + j * ld_w] != 0.0f ? ~0u : 0);
-                for (int u = 0; u < D / 4; u++) {
-                    const float32x4_t masked = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v[u]), mask));
-                    a[j][u] = vfmaq_n_f32(a[j][u], masked, w[i + j * ld_w]);
-                }
-            }
-            continue;
-        }
-        for (int u = 0; u < D / 4; u++) {
-            a[0][u] = vfmaq_laneq_f32(a[0][u], v[u], all, 0);
-            a[1][u] = vfmaq_laneq_f32(a[1][u], v[u], all, 1);
-            a[2][u] = vfmaq_laneq_f32(a[2][u], v[u], all, 2);
-            a[3][u] = vfmaq_laneq_f32(a[3][u], v[u], all, 3);
-        }
-    }
-    for (int j = 0; j < Q; j++) {
-        for (int u = 0; u < D / 4; u++) {
-            vst1q_f32(y + j * ld_y + 4 * u, a[j][u]);
-        }
-    }
-}
-
-static void mix__neon(CPU_MIX_ARGS) {
-    int64_t d0 = 0;
-    int j0 = 0;
-    for (; j0 + Q <= ny; j0 += Q) {
-        for (d0 = 0; d0 + D <= d; d0 += D) {
-            mix_tile(y + j0 * ld_y + d0, ld_y, w + j0 * ld_w, ld_w, x + d0, ld_x, n);
-        }
-        for (int j = j0; j < j0 + Q && d0 < d; j++) {
-            for (int i = 0; i < n; i++) {
-                for (int64_t k = d0; k < d && w[i + j * ld_w] != 0.0f; k++) {
-                    y[j * ld_y + k] = fmaf(w[i + j * ld_w], x[i * ld_x + k], y[j * ld_y + k]);
-                }
-            }
-        }
-    }
-    for (; j0 < ny; j0++) {
-        for (int i = 0; i < n; i++) {
-            const float weight = w[i + j0 * ld_w];
-            if (weight == 0.0f) {
-                continue;
-            }
-            for (d0 = 0; d0 + 4 <= d; d0 += 4) {
-                float *to = y + j0 * ld_y + d0;
-                vst1q_f32(to, vfmaq_n_f32(vld1q_f32(to), vld1q_f32(x + i * ld_x + d0), weight));
-            }
-            for (; d0 < d; d0++) {
-                y[j0 * ld_y + d0] = fmaf(weight, x[i * ld_x + d0], y[j0 * ld_y + d0]);
-            }
-        }
-    }
-}
-
 void cpu_tier_neon_vec(struct cpu_kernels *k) {
     k->exp = row_exp__neon;
     k->sigmoid = row_sigmoid__neon;
@@ -283,6 +212,6 @@ void cpu_tier_neon_vec(struct cpu_kernels *k) {
     k->gelu_quick = row_gelu_quick__neon;
     k->max = row_max__neon;
     k->exp_sum = row_exp_sum__neon;
-    k->mix = mix__neon;
+    k->mix = rows_mix;
     k->rotate = row_rotate__neon;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without storing the matrix of scores (Dao et al., arXiv 2205.14135).
 // A query is the vector of one token and one head. A group is the heads of q that share a head of k and v. A unit is up to q_rows
-// queries of one group, or of several groups and one token. A key is hidden from a query if the mask is -inf. A part is a run of queries of a unit that see about the
-// same keys: the heads of one token, or several tokens of one sequence. The keys of a part are those that are not hidden from
-// all of its queries. A span is a contiguous range of the keys of a part.
+// queries of one group, or of several groups and one token. A key is hidden from a query if the mask is -inf. A part is a run of
+// queries of a unit that see about the same keys: the heads of one token, or several tokens of one sequence. The keys of a part are
+// those that are not hidden from all of its queries. A span is a contiguous range of the keys of a part.
 //   1. A task computes the sums of a span in tiles of K_ROWS keys. Keys hidden from the part take no time. A part with many
 //      queries uses panels of f32 (kernels.h: cpu_gemm), other parts use dot products, so that a short prompt gives the same sums
 //      as single tokens.
@@ -81,10 +81,10 @@ static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor
     a.n_kv = a.k->ne[1];
     a.n_heads = a.k->ne[2] == a.v->ne[2] ? a.q->ne[2] / a.k->ne[2] : 1;
     a.n_groups = a.q->ne[2] / a.n_heads;
-    if (!k->is_invariant && k->gemm[GGML_TYPE_F32].run != NULL && a.n_heads * a.q->ne[1] >= Q_MANY) {
+    const int64_t n_queries = a.n_heads * a.q->ne[1];
+    if (!k->is_invariant && k->gemm[GGML_TYPE_F32].run != NULL && n_queries >= Q_MANY) {
         a.g = &k->gemm[GGML_TYPE_F32];
     }
-    const int64_t n_queries = a.n_heads * a.q->ne[1];
     a.full = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
     a.max_sums = N_FULL * a.full;
     a.q_rows = clamp_i64(n_queries, 1, a.full);
@@ -574,17 +574,16 @@ struct rows {
 struct side {
     const struct ggml_tensor *t;
     const char *head; // row of key 0
+    size_t row_size;
 };
 
 // Prefetches the rows of keys i .. i+n-1 of a tile. A row is short and far from the next row, so hardware does not prefetch it.
 static void rows_prefetch(const struct side *side, const struct tile *tile, int i, int n) {
-    const size_t size = ggml_row_size(side->t->type, side->t->ne[0]);
     for (const int end = min_int(i + n, tile->n); i < end; i++) {
-        const char *row = side->head + (size_t) tile_key(tile, i) * side->t->nb[1];
-        for (size_t off = 0; off < size; off += CPU_GEMM_LINE) {
-            __builtin_prefetch(row + off, 0, 3);
+        const char *row = side->head + (size_t) tile_key(tile, i) * side->t->nb[1], *row_end = row + side->row_size;
+        for (row -= (uintptr_t) row % CPU_GEMM_LINE; row < row_end; row += CPU_GEMM_LINE) {
+            __builtin_prefetch(row, 0, 3);
         }
-        __builtin_prefetch(row + size - 1, 0, 3);
     }
 }
 
@@ -717,7 +716,8 @@ struct source {
 };
 
 static struct source source_of(const struct attn *a, const struct unit *u, const struct part *part) {
-    struct source from = {.k = {.t = a->k}, .v = {.t = a->v}};
+    struct source from = {.k = {.t = a->k, .row_size = ggml_row_size(a->k->type, a->k->ne[0])},
+        .v = {.t = a->v, .row_size = ggml_row_size(a->v->type, a->v->ne[0])}};
     if (a->n_kv > 0) { // without keys, k and v may have no memory
         const int64_t head = unit_head(a, u, part->first);
         from.k.head = cpu_row_at(a->k, 0, head / (a->q->ne[2] / a->k->ne[2]), u->seq / (a->q->ne[3] / a->k->ne[3]));

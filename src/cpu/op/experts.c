@@ -233,10 +233,13 @@ static void slab_multiply_panels(const struct cpu_params *p, struct ggml_tensor 
         }
         g->pack_x(n, w->own + x_size * (size_t) j, cpu_row_at(a, r, e, 0), a->nb[1], r1 - r < g->mr ? (int) (r1 - r) : g->mr);
     }
-    for (int64_t k = i0; k < i1; k++) {
+    for (int64_t k = i0, step = 1; k < i1; k += step) {
         const int32_t *pairs = w->pairs + w->first[e] + (k - w->panel[e]) * g->nr;
         const int64_t left = w->pairs + w->first[e + 1] - pairs;
-        const int nc = left < g->nr ? (int) left : g->nr;
+        if (reads_rows && (r1 - r0) % g->mr == 0) {
+            step = cpu_gemm_rows_panels(g, i1 - k);
+        }
+        const int nc = (int) min_i64(left, step * g->nr);
         for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
             const int nr = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
             const char *y = w->panels + w->panel_size * (size_t) (k - first_packed);

@@ -169,9 +169,12 @@ static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm 
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;
     const int64_t n = a->ne[0], ld = (int64_t) (op->nb[1] / sizeof(float)), n_batches = size->n_per_a_batch / size->n_panels;
     const char *y = it->panels;
-    for (int64_t c = it->c0; c < it->c1; c++, y += size->y) {
-        const int64_t col = c % size->n_panels * g->nr;
-        const int nc = b->ne[1] - col < g->nr ? (int) (b->ne[1] - col) : g->nr;
+    for (int64_t c = it->c0, step = 1; c < it->c1; c += step, y += (size_t) step * size->y) {
+        const int64_t panel = c % size->n_panels, col = panel * g->nr;
+        if (own == NULL) {
+            step = cpu_gemm_rows_panels(g, min_i64(it->c1 - c, size->n_panels - panel));
+        }
+        const int nc = (int) min_i64(b->ne[1] - col, step * g->nr);
         int64_t i2, i3;
         batch_of(a, b, it->batch * n_batches + c / size->n_panels, &i2, &i3);
         float *to = (float *) (void *) cpu_row_at(op, col, i2, i3) + r;

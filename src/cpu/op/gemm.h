@@ -33,14 +33,10 @@ void cpu_gemv_columns(
 
 // ---- sizes of panels and columns, rounded up to cache lines ----
 
-#define CPU_GEMM_LINE 64
 #define CPU_GEMM_X_PANELS 4 // maximum panels of rows per item (L2 cache)
 #define CPU_GEMM_MR 32      // maximum rows of a panel
 #define CPU_GEMM_NR 32      // maximum columns of a panel
 
-static inline size_t cpu_gemm_lines(size_t size) {
-    return (size + CPU_GEMM_LINE - 1) / CPU_GEMM_LINE * CPU_GEMM_LINE;
-}
 static inline size_t cpu_gemm_x_size(const struct cpu_gemm *g, int64_t n) {
     return cpu_gemm_lines(g->x_head + (size_t) ((n + g->step - 1) / g->step) * g->x_size);
 }
@@ -50,6 +46,10 @@ static inline size_t cpu_gemm_y_size(const struct cpu_gemm *g, int64_t n) {
 // True if rows of n elements are not packed for n_cols columns (kernels.h: cpu_gemm_rows).
 static inline bool cpu_gemm_has_rows(const struct cpu_gemm *g, int64_t n, int64_t n_cols) {
     return g->rows.run != NULL && n % g->rows.step == 0 && n_cols <= g->rows.max_cols;
+}
+// Returns how many of n_left panels of columns are multiplied with unpacked rows at a time.
+static inline int64_t cpu_gemm_rows_panels(const struct cpu_gemm *g, int64_t n_left) {
+    return n_left < g->rows.n_panels ? n_left : g->rows.n_panels;
 }
 static inline size_t cpu_gemv_y_size(const struct cpu_gemv *g, int64_t n) {
     return cpu_gemm_lines((size_t) ((n + g->step - 1) / g->step) * g->y_size);

@@ -127,5 +127,5 @@ void cpu_tier_amx_bf16(struct cpu_kernels *k) {
         .step = K,
         .x_size = MR * X_STEP,
         .y_size = Y_STEP,
-        .rows = {rows_run, K, INT_MAX}};
+        .rows = {rows_run, K, INT_MAX, 1}};
 }

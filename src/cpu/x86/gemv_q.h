@@ -14,11 +14,11 @@
 #include "cpu/kernels.h"
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/lanes.h"
+#include "cpu/x86/one_column.h"
 
 #ifdef __AVX512F__
-#    define HAS_PLAIN(form) false
+#    define HAS_PLAIN(form) (form).is_iq
 #else
-#    include "cpu/x86/one_column.h"
 #    define HAS_PLAIN(form) (!(form).is_packed && (WIDE || (form).is_256)) // VNNI is fast enough for blocks of 32
 #endif
 #define FEW 3         // up to FEW columns, the sums are in registers
@@ -28,10 +28,10 @@
 #define EACH_COL(c) _Pragma("GCC unroll 4") for (int c = 0; c < n_cols; c++)
 
 // n_vecs: vectors of a chunk. n_sums: vectors whose products are added in 16 bits before they are widened (without VNNI). is_packed:
-// the runs of a row are in lanes already, so one column needs no order of its own.
+// the runs of a row are in lanes already, so one column needs no order of its own. is_iq: a format of IQ_FORMATS.
 struct form {
     int n_vecs, n_sums;
-    bool is_wide, has_min, is_256, is_packed;
+    bool is_wide, has_min, is_256, is_packed, is_iq;
 };
 static const struct form form_8bit = {8 << WIDE, 1, .is_wide = WIDE}; // q8_0, iq4_nl
 static const struct form form_4bit = {8, 8, .is_wide = false};
@@ -42,13 +42,13 @@ static const struct form form_k_8bit = {4 << WIDE, 1, .is_wide = WIDE, .is_256 =
 static const struct form form_k_3bit = {4, 4, .is_256 = true};                          // q3_K, tq2_0
 static const struct form form_k_6bit = {4, 2, .is_256 = true};
 static const struct form form_k_min = {4, 4, .has_min = true, .is_256 = true};
-static const struct form form_iq_64 = {4, 1, .is_256 = true}; // by the offset of unpack_iq.h
-static const struct form form_iq_16 = {4, 4, .is_256 = true};
-static const struct form form_iq_1 = {4, 4, .is_256 = true};
+static const struct form form_iq_64 = {4, 1, .is_256 = true, .is_iq = true}; // by the offset of unpack_iq.h
+static const struct form form_iq_16 = {4, 4, .is_256 = true, .is_iq = true};
+static const struct form form_iq_1 = {4, 4, .is_256 = true, .is_iq = true};
 static const struct form form_q1_0 = {8, 8, .is_packed = true};
 static const struct form form_16 = {4, 4, .is_packed = true}; // q2_0, nvfp4
 #define Y_CHUNK(form) ((size_t) V_BYTES * (size_t) (2 + (form).n_vecs))
-#define PLAIN_SIZE (256 + 16 * sizeof(int16_t))
+#define PLAIN_SIZE (256 + (size_t) V_BYTES) // 256 bytes, 16 sums of 16 bits; the next unit is aligned to vectors
 #define Y_CHUNKS(form) ((form).is_256 ? CHUNKS * Y_CHUNK(form) : Y_CHUNK(form))
 #define Y_UNIT(form) (Y_CHUNKS(form) + (HAS_PLAIN(form) ? PLAIN_SIZE : 0))
 
@@ -386,6 +386,8 @@ GEMV(nvfp4, 16, LANES / 4, QK_NVFP4, 1)
 #define ONE_32(type, form_name, scales_of, add_min_or_initial) \
     ONE_COLUMN(type, form_name, LANES, 32, const __m256 d = _mm256_mul_ps(scales_of, _mm256_loadu_ps(scale)); \
                add_min_or_initial; sum = add_##type(sum, b, qs, d))
+#define ONE_IQ(TYPE, type, n_runs, offset) ONE_256(type, iq_##offset)
+IQ_FORMATS(ONE_IQ)
 #define SCALES f16_of_blocks((const char *) b, sizeof *b)
 #define INITIAL sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(load32(y + V_BYTES)), d, sum)
 #define MINS sum = _mm256_fmadd_ps(f16_of_blocks((const char *) b + 2, sizeof *b), _mm256_loadu_ps(scale + LANES), sum)
@@ -401,8 +403,6 @@ ONE_256(q3_K, k_3bit)
 ONE_256(q6_K, k_6bit)
 ONE_256(iq4_xs, k_8bit)
 ONE_256(tq2_0, k_3bit)
-#    define ONE_IQ(TYPE, type, n_runs, offset) ONE_256(type, iq_##offset)
-IQ_FORMATS(ONE_IQ)
 #    if WIDE
 #        define ONE_B(type) one_##type
 ONE_32(q8_0, 8bit, SCALES, (void) 0)
@@ -437,7 +437,7 @@ void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
     ROW_256(Q6_K, q6_K, k_offset_32, k_6bit)
     ROW_256(IQ4_XS, iq4_xs, k_8bit, k_8bit)
     ROW_256(TQ2_0, tq2_0, k_offset_1, k_3bit)
-#define ROW_IQ(TYPE, type, n_runs, offset) ROW_256(TYPE, type, iq_##offset, iq_##offset)
+#define ROW_IQ(TYPE, type, n_runs, offset) ROW(TYPE, type, iq_##offset, iq_##offset, QK_K, one_##type)
     IQ_FORMATS(ROW_IQ)
     ROW(Q1_0, q1_0, q1_0, q1_0, 32 * LANES, gemv_q1_0)
     ROW(Q2_0, q2_0, q2_0, 16, 16 * LANES, gemv_q2_0)

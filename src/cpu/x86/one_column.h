@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// one_column.h: products of a unit of a row (lanes.h) with one column, in the order of the row, for tiers without AVX-512: with one
-// column, moving runs to lanes costs more than it saves. VPMADDUBSW multiplies unsigned with signed bytes and adds two neighbouring
-// products in 16 bits, which must not overflow. If the bytes of x are signed, it multiplies the magnitudes of x with y times the signs
-// of x.
+// one_column.h: products of a unit of a row (lanes.h) with one column, in the order of the row: with one column, moving runs to lanes
+// costs more than it saves. Tiers with AVX-512 use it for IQ_FORMATS only. VPMADDUBSW multiplies unsigned with signed bytes and adds
+// two neighbouring products in 16 bits, which must not overflow. If the bytes of x are signed, it multiplies the magnitudes of x with
+// y times the signs of x.
 #pragma once
 
 #include "cpu/x86/unpack_iq.h"

@@ -136,7 +136,7 @@ static void gemm_q_fill(struct cpu_kernels *k, const struct panel_runs *runs) {
 #define ROW(TYPE, type, y, how, R, n_step, has_min) \
     k->gemm[GGML_TYPE_##TYPE] = \
         (struct cpu_gemm){pack_x_##type, pack_y_##y, runs->run_##how, MR, NR, (n_step) < QK_K ? MIN_COLS : MIN_COLS_##R, n_step, \
-            (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0}};
+            (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0, 0}};
     ROW(Q8_0, q8_0, offset_8bit, 8bit, 32, 32, 0)
     ROW(IQ4_NL, iq4_nl, offset_8bit, 8bit, 32, 32, 0)
     ROW(Q4_0, q4_0, offset_8, 32, 32, 32, 0)

@@ -35,20 +35,23 @@ static bool has_vnni(void) {
     return cpu_features()->avx512_vnni && has_avx512();
 }
 
+// Windows has no AMX tier, because gcc's macros for tiles do not compile where long has 32 bits.
+#ifndef _WIN32
 // Linux saves AMX tiles only for a process that requested it. Without the request, the first AMX instruction raises SIGILL.
 static bool may_use_tiles(void) {
-#ifdef __linux__
+#    ifdef __linux__
     enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
     return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
-#else
+#    else
     return false;
-#endif
+#    endif
 }
 
 static bool has_amx(void) {
     const struct cpu_features *f = cpu_features();
     return f->amx_int8 && f->amx_bf16 && __builtin_cpu_supports("gfni") && has_vnni() && may_use_tiles();
 }
+#endif
 
 // In the order in which the files fill the table: gemm_q keeps slots of an older tier. The tiers sse42 and avx use the files of avx2
 // (sse.h).
@@ -65,7 +68,9 @@ CPU_TIER_FILES(avx2, AVX2)
 CPU_TIER_FILES(avxvnni, AVXVNNI)
 CPU_TIER_FILES(avx512, AVX512)
 CPU_TIER_FILES(vnni, VNNI)
+#ifndef _WIN32
 CPU_TIER_FILES(amx, AMX)
+#endif
 
 // The cosine and sine of avx2 need fused multiply-adds to be exact for angles of up to 2^30. The tier sse42 has no tiles, and
 // multiplies floats column by column: the sums of a tile would not fit into the registers.
@@ -92,7 +97,9 @@ static const struct cpu_tier tiers[] = {
     {"avxvnni", has_avxvnni, fill_avxvnni},
     {"avx512", has_avx512, fill_avx512},
     {"vnni", has_vnni, fill_vnni},
+#ifndef _WIN32
     {"amx", has_amx, fill_amx},
+#endif
     {NULL, NULL, NULL},
 };
 

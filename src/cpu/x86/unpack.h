@@ -350,7 +350,6 @@ D_256(q2_K)
 D_256(q3_K)
 D_256(q6_K)
 D_256(iq4_xs)
-D_256(tq2_0)
 
 // Same layout as scales_<type>.
 UNPACK_INLINE __m128i mins_q4_K(const block_q4_K *b) {

@@ -4,7 +4,7 @@
 // is d * scale * (byte - offset). src/quant/iq*.c and low_bit.c describe the blocks.
 #pragma once
 
-#include "cpu/x86/codebooks.h"
+#include "cpu/codebooks.h"
 #include "cpu/x86/unpack.h"
 
 // X(TYPE, type, n_runs, offset). n_runs: 8 runs of 32 elements, or 16 runs of 16 elements.
@@ -18,19 +18,9 @@
     X(IQ1_M, iq1_m, 16, 16)
 #define IQ_FORMATS(X) CODEBOOK_FORMATS(X) X(TQ1_0, tq1_0, 8, 1)
 
-UNPACK_INLINE uint64_t u64_at(const void *at) {
-    uint64_t v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
-UNPACK_INLINE uint32_t u32_at(const void *at) {
-    uint32_t v;
-    memcpy(&v, at, sizeof v);
-    return v;
-}
-
 // ---- codebooks and signs ----
+
+// The number of instructions limits the speed, so indices are loaded as bytes or words: shifts and masks would take more.
 
 // Four points of 8 values. Loads of single points are faster than a gather on most processors.
 UNPACK_INLINE __m256i points8(const uint64_t *book, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
@@ -78,9 +68,9 @@ UNPACK_INLINE __m128i lane_scales(__m128i a, __m128i b) {
 
 // cell_<type>(block, j) returns elements 32 j to 32 j + 31.
 UNPACK_INLINE __m256i cell_iq2_xxs(const block_iq2_xxs *b, int j) {
-    const uint64_t q = u64_at(b->qs + 4 * j);
-    const __m256i v = points8(cpu_codebooks.iq2_xxs, q & 255, q >> 8 & 255, q >> 16 & 255, q >> 24 & 255);
-    return with_signs(v, signs_7bit(q >> 32, q >> 39, q >> 46, q >> 53), 64);
+    const uint8_t *q = (const uint8_t *) (b->qs + 4 * j);
+    const uint32_t s = u32_at(q + 4);
+    return with_signs(points8(cpu_codebooks.iq2_xxs, q[0], q[1], q[2], q[3]), signs_7bit(s, s >> 7, s >> 14, s >> 21), 64);
 }
 // The upper 4 bits of 8 words of 64 bits.
 UNPACK_INLINE __m128i scales_iq2_xxs(const block_iq2_xxs *b) {
@@ -92,18 +82,19 @@ UNPACK_INLINE __m128i scales_iq2_xxs(const block_iq2_xxs *b) {
 }
 
 UNPACK_INLINE __m256i cell_iq2_xs(const block_iq2_xs *b, int j) {
-    const uint64_t q = u64_at(b->qs + 4 * j);
-    const __m256i v = points8(cpu_codebooks.iq2_xs, q & 511, q >> 16 & 511, q >> 32 & 511, q >> 48 & 511);
-    return with_signs(v, signs_7bit(q >> 9, q >> 25, q >> 41, q >> 57), 64);
+    const uint16_t *q = b->qs + 4 * j;
+    const __m256i v = points8(cpu_codebooks.iq2_xs, q[0] & 511, q[1] & 511, q[2] & 511, q[3] & 511);
+    return with_signs(v, points8(cpu_codebooks.signs, q[0] >> 9, q[1] >> 9, q[2] >> 9, q[3] >> 9), 64);
 }
 UNPACK_INLINE __m128i scales_iq2_xs(const block_iq2_xs *b) {
     return nibble_scales(_mm_loadl_epi64((const void *) b->scales));
 }
 
 UNPACK_INLINE __m256i cell_iq2_s(const block_iq2_s *b, int j) {
-    const uint32_t q = u32_at(b->qs + 4 * j), h = b->qh[j];
-    const __m256i v = points8(cpu_codebooks.iq2_s, (q & 255) | (h << 8 & 0x300), (q >> 8 & 255) | (h << 6 & 0x300),
-        (q >> 16 & 255) | (h << 4 & 0x300), q >> 24 | (h << 2 & 0x300));
+    const uint8_t *q = b->qs + 4 * j;
+    const uint32_t h = b->qh[j];
+    const __m256i v = points8(
+        cpu_codebooks.iq2_s, q[0] | (h << 8 & 0x300), q[1] | (h << 6 & 0x300), q[2] | (h << 4 & 0x300), q[3] | (h << 2 & 0x300));
     return with_signs(v, signs_8bit(b->qs + 32 + 4 * j), 64);
 }
 UNPACK_INLINE __m128i scales_iq2_s(const block_iq2_s *b) {
@@ -113,9 +104,9 @@ UNPACK_INLINE __m128i scales_iq2_s(const block_iq2_s *b) {
 // ---- iq3 ----
 
 UNPACK_INLINE __m256i cell_iq3_xxs(const block_iq3_xxs *b, int j) {
-    const uint64_t q = u64_at(b->qs + 8 * j);
+    const uint8_t *q = b->qs + 8 * j;
     const uint32_t s = u32_at(b->qs + 64 + 4 * j);
-#define POINT(k) (q >> 8 * (k) &255)
+#define POINT(k) q[k]
     return with_signs(POINTS4(cpu_codebooks.iq3_xxs, POINT), signs_7bit(s, s >> 7, s >> 14, s >> 21), 64);
 #undef POINT
 }
@@ -141,9 +132,10 @@ UNPACK_INLINE __m128i scales_iq3_s(const block_iq3_s *b) {
 // ---- iq1 ----
 
 UNPACK_INLINE __m256i cell_iq1_s(const block_iq1_s *b, int j) {
-    const uint32_t q = u32_at(b->qs + 4 * j), h = b->qh[j];
-    return points8(cpu_codebooks.iq1 + (h >> 15) * 2048, (q & 255) | (h << 8 & 0x700), (q >> 8 & 255) | (h << 5 & 0x700),
-        (q >> 16 & 255) | (h << 2 & 0x700), q >> 24 | (h >> 1 & 0x700));
+    const uint8_t *q = b->qs + 4 * j;
+    const uint32_t h = b->qh[j];
+    return points8(cpu_codebooks.iq1 + (h >> 15) * 2048, q[0] | (h << 8 & 0x700), q[1] | (h << 5 & 0x700),
+        q[2] | (h << 2 & 0x700), q[3] | (h >> 1 & 0x700));
 }
 UNPACK_INLINE __m128i scales_iq1_s(const block_iq1_s *b) {
     const __m128i s = _mm_and_si128(_mm_srli_epi16(_mm_loadu_si128((const void *) b->qh), 12), _mm_set1_epi16(7));
@@ -151,9 +143,10 @@ UNPACK_INLINE __m128i scales_iq1_s(const block_iq1_s *b) {
 }
 
 UNPACK_INLINE __m256i cell_iq1_m(const block_iq1_m *b, int j) {
-    const uint32_t q = u32_at(b->qs + 4 * j), h = b->qh[2 * j] | (uint32_t) b->qh[2 * j + 1] << 8;
-    return points8(cpu_codebooks.iq1, (q & 255) | (h << 8 & 0xf00), (q >> 8 & 255) | (h << 4 & 0xf00),
-        (q >> 16 & 255) | (h & 0xf00), q >> 24 | (h >> 4 & 0xf00));
+    const uint8_t *q = b->qs + 4 * j;
+    const uint32_t h0 = b->qh[2 * j], h1 = b->qh[2 * j + 1];
+    return points8(cpu_codebooks.iq1, q[0] | (h0 << 8 & 0xf00), q[1] | (h0 << 4 & 0xf00), q[2] | (h1 << 8 & 0xf00),
+        q[3] | (h1 << 4 & 0xf00));
 }
 // Four scales of 3 bits in each of four words of 16 bits. The products move them to the upper bits.
 UNPACK_INLINE __m128i scales_iq1_m(const block_iq1_m *b) {
@@ -211,21 +204,4 @@ UNPACK_INLINE __m128i scales_tq1_0(const block_tq1_0 *b) {
 
 // ---- d ----
 
-#define D_IQ(type, factor) \
-    UNPACK_INLINE float d_##type(const block_##type *b) { \
-        return f16_as_float(&b->d) * (factor); \
-    }
-D_IQ(iq2_xxs, 0.125f)
-D_IQ(iq2_xs, 0.125f)
-D_IQ(iq2_s, 0.125f)
-D_IQ(iq3_xxs, 0.25f)
-D_IQ(iq3_s, 1.0f)
-D_IQ(iq1_s, 0.125f)
-D_IQ(tq1_0, 1.0f)
-
-// The upper nibbles of four words.
-UNPACK_INLINE float d_iq1_m(const block_iq1_m *b) {
-    const uint64_t q = u64_at(b->scales);
-    const uint16_t h = (uint16_t) ((q >> 12 & 0xf) | (q >> 24 & 0xf0) | (q >> 36 & 0xf00) | (q >> 48 & 0xf000));
-    return f16_as_float(&h) * 0.125f;
-}
+CODEBOOK_D(f16_as_float)

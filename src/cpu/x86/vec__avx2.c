@@ -5,6 +5,8 @@
 #include "cpu/kernels.h"
 #include "cpu/x86/vector.h"
 
+#include "cpu/mix.h"
+
 // ---- arithmetic ----
 
 #define ROW2(name, op) \

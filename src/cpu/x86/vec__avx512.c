@@ -3,6 +3,8 @@
 
 #include "cpu/x86/vector.h"
 
+#include "cpu/mix.h"
+
 // ---- arithmetic ----
 
 #define ROW2(name) \

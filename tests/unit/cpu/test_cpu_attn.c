@@ -155,6 +155,7 @@ static void a_prompt_does_not_depend_on_threads(void **state) {
     for (size_t i = 0; i < sizeof n_tokens / sizeof n_tokens[0]; i++) {
         prompt_test(GGML_TYPE_F16, n_tokens[i]);
         prompt_test(GGML_TYPE_F32, n_tokens[i]);
+        prompt_test(GGML_TYPE_Q8_0, n_tokens[i]);
     }
 }
 

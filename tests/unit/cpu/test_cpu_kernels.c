@@ -197,15 +197,33 @@ static void check_gemv(const struct subject *s) {
     }
 }
 
+// Packs the last ny columns into adjacent panels of y_size bytes.
+static void columns_pack(const struct subject *s, const struct cpu_gemm *g, char *y, size_t y_size, int ny) {
+    for (int c = 0; c < ny; c += g->nr, y += y_size) {
+        const float *column[COLS];
+        const int nc = ny - c < g->nr ? ny - c : g->nr;
+        for (int i = 0; i < nc; i++) {
+            column[i] = s->y + (COLS - ny + c + i) * s->n;
+        }
+        g->pack_y(&tier, s->n, y, column, nc);
+    }
+}
+
 // Checks the kernel that reads rows in place; the last row ends at the inaccessible page.
-static void check_gemm_rows(const struct subject *s, const struct cpu_gemm *g, const char *y, int ny) {
+static void check_gemm_rows(const struct subject *s, const struct cpu_gemm *g, size_t y_size) {
     if (g->rows.run == NULL || s->n % g->rows.step != 0) {
         return;
     }
     assert_true(g->mr <= ROWS);
-    float *got = result_at(g->mr, ny);
-    g->rows.run(s->n, got, LD, s->x + (size_t) (ROWS - g->mr) * s->row_size, s->row_size, y, ny);
-    expect_tile(s, "rows", g->mr, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
+    for (int ny = 1; ny <= g->rows.n_panels * g->nr && ny <= COLS; ny++) {
+        const size_t size = (size_t) ((ny + g->nr - 1) / g->nr) * y_size;
+        char *y = walled(size);
+        float *got = result_at(g->mr, ny);
+        columns_pack(s, g, y, y_size, ny);
+        g->rows.run(s->n, got, LD, s->x + (size_t) (ROWS - g->mr) * s->row_size, s->row_size, y, ny);
+        expect_tile(s, "rows", g->mr, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
+        walled_free(y, size);
+    }
 }
 
 static void check_gemm(const struct subject *s) {
@@ -220,20 +238,14 @@ static void check_gemm(const struct subject *s) {
     for (int nx = 1; nx <= g->mr; nx++) {
         g->pack_x(s->n, x, s->x + (size_t) (ROWS - nx) * s->row_size, s->row_size, nx);
         for (int ny = 1; ny <= g->nr && ny <= COLS; ny++) {
-            const float *column[COLS];
             float *got = result_at(nx, ny);
-            for (int c = 0; c < ny; c++) {
-                column[c] = s->y + (COLS - ny + c) * s->n;
-            }
-            g->pack_y(&tier, s->n, y, column, ny);
+            columns_pack(s, g, y, y_size, ny);
             g->run(s->n, got, LD, x, nx, y, ny);
             // Kernels of f16 add a few products at a time in f16, which rounds more.
             expect_tile(s, "gemm", nx, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
-            if (nx == g->mr) {
-                check_gemm_rows(s, g, y, ny);
-            }
         }
     }
+    check_gemm_rows(s, g, y_size);
     walled_free(x, x_size);
     walled_free(y, y_size);
 }
