@@ -7,7 +7,8 @@ set(BERTH_CUDA_ARCHS "80;86;89;90a;90+" CACHE STRING "GPUs to compile kernels fo
 option(BERTH_CUDA_LINEINFO "Add source lines to kernels, for profilers; the library then contains the paths of the sources" OFF)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS
-    ${CMAKE_CURRENT_SOURCE_DIR}/base/shim/*.c ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.c ${CMAKE_CURRENT_SOURCE_DIR}/cuda/op/*.c)
+    ${CMAKE_CURRENT_SOURCE_DIR}/base/shim/*.c ${CMAKE_CURRENT_SOURCE_DIR}/gpu/*.c ${CMAKE_CURRENT_SOURCE_DIR}/gpu/op/*.c
+    ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.c ${CMAKE_CURRENT_SOURCE_DIR}/cuda/op/*.c)
 list(FILTER cuda_sources EXCLUDE REGEX "/load\\.c$") # only the library contains it
 add_library(ggml-cuda-objects OBJECT ${cuda_sources})
 target_include_directories(ggml-cuda-objects PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})

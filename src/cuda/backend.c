@@ -29,10 +29,12 @@ static void backend_free(ggml_backend_t backend) {
     if (can_free && b->stream != NULL) {
         cu->StreamSynchronize(b->stream);
     }
-    for (int i = 0; i < CUDA_MAX_PLANS; i++) {
-        cuda_plan_fini(b, &b->plans[i]);
+    for (int i = 0; i < GPU_MAX_PLANS; i++) {
+        if (b->execs[i].exec != NULL && !atomic_load(&b->dev->is_lost)) {
+            cu->GraphExecDestroy(b->execs[i].exec);
+        }
     }
-    shim_free(b->slots);
+    gpu_plans_fini(&b->plans);
     if (can_free) {
         cuda_memory_give_back(b->dev, b->arena);
         if (b->event != NULL) {
@@ -95,10 +97,6 @@ static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tenso
     }
 }
 
-static ggml_backend_buffer_t memory_of(const struct ggml_tensor *t) {
-    return t->view_src != NULL ? t->view_src->buffer : t->buffer;
-}
-
 // Copies on the stream of backend_src, after the work that computes src. The stream of backend_dst waits for the copy.
 static bool copy_async(
     ggml_backend_t backend_src, ggml_backend_t backend_dst, const struct ggml_tensor *src, struct ggml_tensor *dst) {
@@ -107,7 +105,7 @@ static bool copy_async(
     }
     struct cuda_backend *from = backend_src->context, *to = backend_dst->context;
     const size_t size = ggml_nbytes(src);
-    if (cuda_buffer_device(memory_of(src)) != from->dev || cuda_buffer_device(memory_of(dst)) != to->dev ||
+    if (cuda_buffer_device(gpu_buffer_of(src)) != from->dev || cuda_buffer_device(gpu_buffer_of(dst)) != to->dev ||
         ggml_nbytes(dst) != size || cuda_device_enter(to->dev) != GGML_STATUS_SUCCESS ||
         cuda_device_enter(from->dev) != GGML_STATUS_SUCCESS) {
         return false;
@@ -162,12 +160,13 @@ static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     struct cuda_backend *b = backend->context;
     cuda_mv_gather(graph);
-    if (!b->no_fusion && params != NULL && params->add_alloc_dep != NULL) {
-        cuda_ssm_keep(graph, params);
-        cuda_moe_keep(graph, params);
+    if (!b->plans.no_fusion && params != NULL && params->add_alloc_dep != NULL) {
+        gpu_rope_keep(graph, params);
+        gpu_ssm_keep(graph, params);
+        gpu_moe_keep(graph, params);
         cuda_experts_keep(graph, params);
     }
-    const size_t size = cuda_graph_work_size(b, graph);
+    const size_t size = gpu_graph_work_size(&b->plans, graph);
     if (size <= b->arena_size || atomic_load(&b->dev->is_lost) || cuda_device_enter(b->dev) != GGML_STATUS_SUCCESS) {
         return;
     }
@@ -212,8 +211,9 @@ ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
         return NULL;
     }
     b->dev = dev;
+    b->plans.dev = &dev->gpu;
     b->no_graphs = is_set("GGML_CUDA_DISABLE_GRAPHS");
-    b->no_fusion = is_set("GGML_CUDA_DISABLE_FUSION");
+    b->plans.no_fusion = is_set("GGML_CUDA_DISABLE_FUSION");
     *backend = (struct ggml_backend){.guid = &cuda_guid, .iface = backend_iface, .device = &dev->ggml, .context = b};
     CUresult rc = dev->cu->StreamCreate(&b->stream, CU_STREAM_NON_BLOCKING);
     if (rc == CUDA_SUCCESS) {
@@ -233,8 +233,13 @@ enum ggml_status cuda_backend_reserve(ggml_backend_t backend, const struct ggml_
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    return cuda_plan_reserve(b, graph) && cuda_arena_grow(b, cuda_graph_work_size(b, graph)) ? GGML_STATUS_SUCCESS
-                                                                                             : GGML_STATUS_ALLOC_FAILED;
+    return gpu_plan_reserve(&b->plans, graph) && cuda_arena_grow(b, gpu_graph_work_size(&b->plans, graph))
+               ? GGML_STATUS_SUCCESS
+               : GGML_STATUS_ALLOC_FAILED;
+}
+
+size_t cuda_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    return gpu_graph_work_size(&((struct cuda_backend *) backend->context)->plans, graph);
 }
 
 bool ggml_backend_is_cuda(ggml_backend_t backend) {
@@ -294,23 +299,5 @@ size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size) {
     if (!ggml_backend_is_cuda(backend) || buf == NULL || size == 0) {
         return 0;
     }
-    const struct cuda_backend *b = backend->context;
-    const struct cuda_plan *last = &b->plans[0];
-    for (int i = 1; i < CUDA_MAX_PLANS; i++) {
-        if (b->plans[i].last_used > last->last_used) {
-            last = &b->plans[i];
-        }
-    }
-    size_t n = 0;
-    buf[0] = '\0';
-    for (const struct cuda_fusion *const *f = cuda_fusions(); *f != NULL; f++) {
-        int count = 0;
-        for (int i = 0; i < last->n_steps; i++) {
-            count += last->steps[i].fusion == *f;
-        }
-        if (count > 0 && n < size) {
-            n += (size_t) snprintf(buf + n, size - n, "%s %d\n", (*f)->name, count);
-        }
-    }
-    return n < size ? n : size - 1;
+    return gpu_plans_explain(&((const struct cuda_backend *) backend->context)->plans, buf, size);
 }

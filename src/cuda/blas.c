@@ -55,7 +55,7 @@ static void blas_load(void) {
     }
 }
 
-bool cuda_blas_is_ready(const struct cuda_device *dev) {
+bool cuda_blas_is_ready(const struct gpu_device *dev) {
     const int i = cuda_traits(dev)->index;
     pthread_once(&once, blas_load);
     if (blas.gemm == NULL || i < 0 || i >= CUDA_MAX_DEVICES) {
@@ -73,7 +73,8 @@ bool cuda_blas_is_ready(const struct cuda_device *dev) {
     return ready;
 }
 
-enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) {
+enum ggml_status cuda_blas_gemm(struct gpu_run *run, const struct cuda_gemm *g) {
+    struct cuda_run *r = (struct cuda_run *) run;
     static const float one = 1.0f, zero = 0.0f;
     int type = R_16BF, compute = COMPUTE_32F;
     if (g->type == GGML_TYPE_F32) {
@@ -82,7 +83,7 @@ enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) {
     } else if (g->type == GGML_TYPE_F16) {
         type = R_16F;
     }
-    void *handle = handles[r->traits->index];
+    void *handle = handles[cuda_traits(run->dev)->index];
     pthread_mutex_lock(&lock);
     int rc = blas.set_stream(handle, r->stream);
     if (rc == 0) {
@@ -96,7 +97,7 @@ enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) {
     r->has_gap = true;
     r->n_launches++;
     if (rc != 0) {
-        return shim_error(GGML_STATUS_FAILED, "%s: cuBLAS returned error %d for a product of %lld x %lld x %lld", r->dev->name,
+        return shim_error(GGML_STATUS_FAILED, "%s: cuBLAS returned error %d for a product of %lld x %lld x %lld", run->dev->name,
             rc, (long long) g->m, (long long) g->n, (long long) g->k);
     }
     return GGML_STATUS_SUCCESS;

@@ -18,5 +18,5 @@ struct cuda_gemm {
 
 // Returns whether cuBLAS can be used on this device. The first call creates the handle, which allocates device memory, so that
 // call must not be made during a compute.
-bool cuda_blas_is_ready(const struct cuda_device *dev);
-enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) BERTH_MUST_USE;
+bool cuda_blas_is_ready(const struct gpu_device *dev);
+enum ggml_status cuda_blas_gemm(struct gpu_run *r, const struct cuda_gemm *g) BERTH_MUST_USE;

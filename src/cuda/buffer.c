@@ -241,17 +241,8 @@ static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
     return ALIGNMENT;
 }
 
-// Returns more than the tensor's size only if the op's row requests extra_size bytes after the result.
 static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
-    const struct cuda_device *dev = buft->context;
-    const size_t size = ggml_nbytes(tensor);
-    const struct cuda_op_row *row = cuda_op_row(tensor->op);
-    if (row == NULL || row->extra_size == NULL || tensor->view_src != NULL || ggml_nelements(tensor) == 0 ||
-        !cuda_supports_op(dev, tensor)) {
-        return size;
-    }
-    const size_t extra = row->extra_size(dev, tensor);
-    return extra > 0 ? (size + 255) / 256 * 256 + 256 + extra : size;
+    return gpu_alloc_size(&((const struct cuda_device *) buft->context)->gpu, tensor);
 }
 
 void cuda_buft_init(struct cuda_device *dev) {

@@ -8,7 +8,7 @@
 
 #include "cuda/backend.h"
 
-#include "cuda/kernel/eltwise.h"
+#include "cuda/kernel/comm.h"
 
 #include "ggml-cuda.h"
 
@@ -116,7 +116,7 @@ static CUresult wait_for_all(const struct comm *c, const struct member *m, bool 
 }
 
 static CUresult parts_add(const struct comm *c, const struct member *m, struct ggml_tensor **tensors) {
-    struct cuda_run r = {.dev = m->b->dev, .traits = &m->b->dev->traits, .stream = m->b->stream, .has_gap = true};
+    struct cuda_run r = {.gpu = {.dev = &m->b->dev->gpu}, .stream = m->b->stream, .has_gap = true};
     struct cuda_comm_args args = {.to = m->sum,
         .n = ggml_nelements(tensors[0]),
         .n_from = c->n,
@@ -126,14 +126,13 @@ static CUresult parts_add(const struct comm *c, const struct member *m, struct g
         args.from[j] = (tensors[j]->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 ? tensors[j]->data : NULL;
     }
     const int64_t n_blocks = min_i64((args.n + 255) / 256, (int64_t) m->b->dev->traits.n_sm * 8);
-    const struct cuda_dims dims = {.grid = {(unsigned) n_blocks}, .block = {256}};
+    const struct gpu_dims dims = {.grid = {(unsigned) n_blocks}, .block = {256}};
     const CUresult rc = wait_for_all(c, m, false);
     if (rc != CUDA_SUCCESS) {
         return rc;
     }
-    return cuda_launch_one(&r, "comm_sum", dims, &args) == GGML_STATUS_SUCCESS
-               ? m->b->dev->cu->EventRecord(m->added, m->b->stream)
-               : CUDA_ERROR_INVALID_VALUE;
+    return gpu_launch(&r.gpu, "comm_sum", dims, &args) == GGML_STATUS_SUCCESS ? m->b->dev->cu->EventRecord(m->added, m->b->stream)
+                                                                              : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Returns whether the tensors are contiguous floats of the same type and shape, each in the memory of its member's device.

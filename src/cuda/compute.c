@@ -21,12 +21,12 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
         cuda_fail(b->dev, rc, "waiting before enlarging the work memory");
         return false;
     }
-    for (int i = 0; i < CUDA_MAX_PLANS; i++) {
-        if (b->plans[i].exec != NULL) {
-            cu->GraphExecDestroy(b->plans[i].exec);
-            b->plans[i].exec = NULL;
+    for (int i = 0; i < GPU_MAX_PLANS; i++) {
+        if (b->execs[i].exec != NULL) {
+            cu->GraphExecDestroy(b->execs[i].exec);
+            b->execs[i].exec = NULL;
         }
-        b->plans[i].n_runs = 0;
+        b->plans.plans[i].n_runs = 0;
     }
     cuda_memory_give_back(b->dev, b->arena);
     b->arena = arena_take(b, size);
@@ -43,38 +43,15 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
     return false;
 }
 
-// Returns whether a node of a step writes memory of t.
-static bool step_writes(const struct ggml_cgraph *graph, const struct cuda_step *step, const struct ggml_tensor *t) {
-    for (int i = step->i_node; i < step->i_node + step->n_nodes; i++) {
-        const struct ggml_tensor *node = graph->nodes[i];
-        const char *from = node->data, *to = t->data;
-        if (node != t && from < to + ggml_nbytes(t) && to < from + ggml_nbytes(node)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 // *has_clusters: a launched kernel has clusters.
 static enum ggml_status steps_run(
-    struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph, bool *has_clusters) {
-    struct cuda_run r = {.dev = b->dev,
-        .traits = &b->dev->traits,
+    struct cuda_backend *b, const struct gpu_plan *plan, const struct ggml_cgraph *graph, bool *has_clusters) {
+    struct cuda_run r = {
+        .gpu = {.dev = &b->dev->gpu, .graph = graph, .work = b->arena, .work_size = b->arena_size},
         .stream = b->stream,
-        .graph = graph,
-        .work = b->arena,
-        .work_size = b->arena_size,
-        .has_gap = true};
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int i = 0; i < plan->n_steps && status == GGML_STATUS_SUCCESS; i++) {
-        const struct cuda_step *step = &plan->steps[i];
-        r.row = step->row;
-        status = step->fusion != NULL ? step->fusion->run(&r, graph, step->i_node, step->n_nodes)
-                                      : step->row->run(&r, graph->nodes[step->i_node]);
-        if (r.kept != NULL && step_writes(graph, step, r.kept)) { // for example by an op in place
-            r.kept = NULL;
-        }
-    }
+        .has_gap = true,
+    };
+    const enum ggml_status status = gpu_steps_run(&r.gpu, plan);
     b->n_launched += r.n_launches;
     *has_clusters = r.has_clusters;
     return status;
@@ -82,29 +59,34 @@ static enum ggml_status steps_run(
 
 // Updates the existing executable graph if the driver can. Otherwise instantiates a new executable graph. The update of a kernel
 // to one with other clusters succeeds, but the updated kernel does nothing (driver 580). So such graphs are never updated.
-static CUresult exec_make(struct cuda_backend *b, struct cuda_plan *plan, CUgraph graph, bool has_clusters) {
+static CUresult exec_make(struct cuda_backend *b, struct cuda_exec *exec, CUgraph graph, bool has_clusters) {
     const struct cuda_driver *cu = b->dev->cu;
-    if (plan->exec != NULL) {
+    if (exec->exec != NULL) {
         CUgraphExecUpdateResultInfo info;
         memset(&info, 0, sizeof info);
-        const bool can_update = cu->GraphExecUpdate != NULL && !plan->has_clusters && !has_clusters;
-        if (can_update && cu->GraphExecUpdate(plan->exec, graph, &info) == CUDA_SUCCESS) {
+        const bool can_update = cu->GraphExecUpdate != NULL && !exec->has_clusters && !has_clusters;
+        if (can_update && cu->GraphExecUpdate(exec->exec, graph, &info) == CUDA_SUCCESS) {
             b->n_updated++;
             return CUDA_SUCCESS;
         }
         CUresult rc = cu->StreamSynchronize(b->stream);
-        cu->GraphExecDestroy(plan->exec);
-        plan->exec = NULL;
+        cu->GraphExecDestroy(exec->exec);
+        exec->exec = NULL;
         if (rc != CUDA_SUCCESS) {
             return rc;
         }
     }
     b->n_captured++;
-    plan->has_clusters = has_clusters;
-    return cu->GraphInstantiate(&plan->exec, graph, 0);
+    exec->has_clusters = has_clusters;
+    return cu->GraphInstantiate(&exec->exec, graph, 0);
 }
 
-static enum ggml_status plan_capture(struct cuda_backend *b, struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+static struct cuda_exec *exec_of(struct cuda_backend *b, const struct gpu_plan *plan) {
+    return &b->execs[plan - b->plans.plans];
+}
+
+static enum ggml_status plan_capture(struct cuda_backend *b, struct gpu_plan *plan, const struct ggml_cgraph *graph) {
+    struct cuda_exec *exec = exec_of(b, plan);
     const struct cuda_driver *cu = b->dev->cu;
     CUgraph captured = NULL;
     CUresult rc = cu->StreamBeginCapture(b->stream, CU_CAPTURE_RELAXED);
@@ -117,23 +99,23 @@ static enum ggml_status plan_capture(struct cuda_backend *b, struct cuda_plan *p
     if (status != GGML_STATUS_SUCCESS) {
         rc = CUDA_SUCCESS; // the error of the steps is reported instead
     } else if (rc == CUDA_SUCCESS) {
-        rc = exec_make(b, plan, captured, has_clusters);
+        rc = exec_make(b, exec, captured, has_clusters);
     }
     if (captured != NULL) {
         cu->GraphDestroy(captured);
     }
     if (rc != CUDA_SUCCESS) {
-        if (plan->exec != NULL) {
-            cu->GraphExecDestroy(plan->exec);
-            plan->exec = NULL;
+        if (exec->exec != NULL) {
+            cu->GraphExecDestroy(exec->exec);
+            exec->exec = NULL;
         }
         return cuda_fail(b->dev, rc, "capturing a graph of %d nodes", graph->n_nodes);
     }
     return status;
 }
 
-static enum ggml_status plan_replay(struct cuda_backend *b, const struct cuda_plan *plan) {
-    const CUresult rc = b->dev->cu->GraphLaunch(plan->exec, b->stream);
+static enum ggml_status plan_replay(struct cuda_backend *b, const struct gpu_plan *plan) {
+    const CUresult rc = b->dev->cu->GraphLaunch(exec_of(b, plan)->exec, b->stream);
     b->n_replayed++;
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(b->dev, rc, "replaying a graph");
 }
@@ -146,8 +128,8 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
     if (atomic_exchange(&b->dev->has_failed, false)) {
         return shim_error(GGML_STATUS_FAILED, "%s: an earlier copy to or from the device failed", b->dev->name);
     }
-    b->clock++;
-    struct cuda_plan *plan = cuda_plan_get(b, graph);
+    b->plans.clock++;
+    struct gpu_plan *plan = gpu_plan_get(&b->plans, graph);
     if (plan == NULL) {
         return GGML_STATUS_FAILED;
     }

@@ -65,7 +65,7 @@ static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *ptr, si
 }
 
 static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
-    return op != NULL && cuda_supports_op(cuda_device_of(dev), op);
+    return op != NULL && gpu_supports_op(&cuda_device_of(dev)->gpu, op);
 }
 
 static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
@@ -73,18 +73,9 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
     return buft == &d->buft || (d->traits.integrated && buft == cuda_host_buft());
 }
 
-// Minimum columns of a product for which weights in host memory are worth copying.
-#define OFFLOAD_COLUMNS 32
-
 static bool dev_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     (void) dev;
-    switch (op->op) {
-        case GGML_OP_GET_ROWS: return false;
-        case GGML_OP_MUL_MAT_ID:
-        case GGML_OP_ROPE:
-        case GGML_OP_ROPE_BACK: return op->ne[2] >= OFFLOAD_COLUMNS;
-        default: return op->ne[1] >= OFFLOAD_COLUMNS;
-    }
+    return gpu_is_worth_offload(op);
 }
 
 const struct ggml_backend_device_i cuda_device_iface = {

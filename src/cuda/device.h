@@ -27,6 +27,7 @@ struct cuda_kernel {
 };
 
 struct cuda_device {
+    struct gpu_device gpu; // first member: op drivers and plans receive its address
     const struct cuda_driver *cu;
     CUdevice number; // the driver's device handle
     struct cuda_traits traits;
@@ -59,6 +60,10 @@ static inline struct cuda_device *cuda_device_of(ggml_backend_dev_t dev) {
 }
 // Frees all devices. For tests.
 void cuda_devices_reset(void);
+extern const struct gpu_device_i cuda_gpu_iface;
+static inline struct cuda_device *cuda_of(const struct gpu_device *dev) {
+    return (struct cuda_device *) (uintptr_t) dev;
+}
 
 // Makes the device's context current for the calling thread; creates it if necessary. Fails if the device is lost.
 enum ggml_status cuda_device_enter(struct cuda_device *dev) BERTH_MUST_USE;

@@ -161,10 +161,23 @@ bool cuda_peer_reach(struct cuda_device *to, struct cuda_device *from) {
     return can;
 }
 
-const struct cuda_traits *cuda_traits(const struct cuda_device *dev) {
-    return &dev->traits;
+const struct cuda_traits *cuda_traits(const struct gpu_device *dev) {
+    return &cuda_of(dev)->traits;
 }
 
-const struct cuda_driver *cuda_api(const struct cuda_device *dev) {
-    return dev->cu;
+const struct cuda_driver *cuda_api(const struct gpu_device *dev) {
+    return cuda_of(dev)->cu;
 }
+
+const char *cuda_why_unreachable(struct gpu_device *dev, const struct ggml_tensor *t) {
+    const ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+    struct cuda_device *here = cuda_of(dev), *at = cuda_buffer_device(buffer);
+    if (at == here || (at != NULL && cuda_peer_reach(here, at)) || buffer->buft == cuda_host_buft()) {
+        return NULL;
+    }
+    return at != NULL ? "is in the memory of another device, which this device cannot access"
+                      : "is in host memory, which this device cannot access";
+}
+
+const struct gpu_device_i cuda_gpu_iface = {
+    .launch = cuda_launch, .copy = cuda_copy_bytes, .why_unreachable = cuda_why_unreachable};

@@ -109,7 +109,7 @@ static unsigned at_least_1(unsigned n) {
 }
 
 static CUresult function_launch(
-    const struct cuda_driver *cu, CUfunction function, const struct cuda_dims *d, CUstream stream, bool overlap, void **args) {
+    const struct cuda_driver *cu, CUfunction function, const struct gpu_dims *d, CUstream stream, bool overlap, void **args) {
     CUlaunchAttribute attrs[2];
     unsigned n_attrs = 0;
     memset(attrs, 0, sizeof attrs);
@@ -137,49 +137,34 @@ static CUresult function_launch(
     return cu->LaunchKernelEx(&config, function, args, NULL);
 }
 
-enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda_dims dims, void **args) {
-    struct cuda_kernel *k = cuda_kernel_find(r->dev, kernel);
+enum ggml_status cuda_launch(struct gpu_run *run, const char *kernel, struct gpu_dims dims, const void *arg, size_t arg_size) {
+    struct cuda_run *r = (struct cuda_run *) run;
+    struct cuda_device *dev = cuda_of(run->dev);
+    struct cuda_kernel *k = cuda_kernel_find(dev, kernel);
+    (void) arg_size; // the driver knows it from the kernel
     if (k == NULL) {
         return GGML_STATUS_FAILED;
     }
-    const enum ggml_status status = kernel_allow_shared(r->dev, k, dims.shared_size);
+    const enum ggml_status status = kernel_allow_shared(dev, k, dims.shared_size);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    const bool overlap = dims.overlap && r->traits->can_overlap && !r->has_gap;
-    const CUresult rc = function_launch(r->dev->cu, k->function, &dims, r->stream, overlap, args);
+    void *args[] = {(void *) (uintptr_t) arg};
+    const bool overlap = dims.overlap && dev->traits.can_overlap && !r->has_gap;
+    const CUresult rc = function_launch(dev->cu, k->function, &dims, r->stream, overlap, args);
     r->has_gap = false;
     r->n_launches++;
     r->has_clusters |= dims.cluster > 1;
     return rc == CUDA_SUCCESS
                ? GGML_STATUS_SUCCESS
-               : cuda_fail(r->dev, rc, "launching kernel %s, grid %u x %u x %u, block %u x %u, %u bytes shared", kernel,
+               : cuda_fail(dev, rc, "launching kernel %s, grid %u x %u x %u, block %u x %u, %u bytes shared", kernel,
                      dims.grid[0], dims.grid[1], dims.grid[2], dims.block[0], dims.block[1], dims.shared_size);
 }
 
-enum ggml_status cuda_launch_one(struct cuda_run *r, const char *kernel, struct cuda_dims dims, const void *arg) {
-    void *args[] = {(void *) (uintptr_t) arg};
-    return cuda_launch(r, kernel, dims, args);
-}
-
-enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from, size_t size) {
+enum ggml_status cuda_copy_bytes(struct gpu_run *run, void *to, const void *from, size_t size) {
+    struct cuda_run *r = (struct cuda_run *) run;
+    struct cuda_device *dev = cuda_of(run->dev);
     r->has_gap = true;
-    const CUresult rc = size > 0 ? r->dev->cu->MemcpyDtoDAsync(cuda_ptr(to), cuda_ptr(from), size, r->stream) : CUDA_SUCCESS;
-    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "copying %zu bytes", size);
-}
-
-// ---- memory ----
-
-void *cuda_work(struct cuda_run *r, size_t size) {
-    r->kept = NULL;
-    if (size > r->work_size) {
-        shim_error(
-            GGML_STATUS_FAILED, "%s: an op uses %zu bytes of work memory but requested %zu", r->dev->name, size, r->work_size);
-        return NULL;
-    }
-    return r->work;
-}
-
-void *cuda_extra(const struct ggml_tensor *op) {
-    return (void *) (((uintptr_t) op->data + ggml_nbytes(op) + 255) / 256 * 256);
+    const CUresult rc = size > 0 ? dev->cu->MemcpyDtoDAsync(cuda_ptr(to), cuda_ptr(from), size, r->stream) : CUDA_SUCCESS;
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(dev, rc, "copying %zu bytes", size);
 }

@@ -1,92 +1,31 @@
 // SPDX-License-Identifier: MIT
-// optable.c: the CUDA backend's op rows, collected from the families in op/, and its fusions.
+// optable.c: the op rows and the fusions of the CUDA backend.
 
 #include "cuda/cuda.h"
 
 #include <pthread.h>
 
-// A new op/<name>.c needs a line here.
-// clang-format off
-#define CUDA_FAMILIES(X) \
-    X(eltwise) \
-    X(norm) \
-    X(rope) \
-    X(rows) \
-    X(rearrange) \
-    X(reduce) \
-    X(conv) \
-    X(recur) \
-    X(ssm) \
-    X(train) \
-    X(matmul) \
-    X(mmid) \
-    X(attention)
-// clang-format on
+// A new op/<name>.c of this folder or of src/gpu needs an entry here.
+extern const struct gpu_op_entry cuda_ops_matmul[], cuda_ops_mmid[], cuda_ops_attention[];
+static const struct gpu_op_entry *const families[] = {gpu_ops_views, gpu_ops_eltwise, gpu_ops_norm, gpu_ops_rope, gpu_ops_rows,
+    gpu_ops_rearrange, gpu_ops_reduce, gpu_ops_conv, gpu_ops_recur, gpu_ops_ssm, gpu_ops_train, cuda_ops_matmul, cuda_ops_mmid,
+    cuda_ops_attention, NULL};
 
-#define CUDA_FAMILY_DECLARE(name) extern const struct cuda_op_entry cuda_ops_##name[];
-CUDA_FAMILIES(CUDA_FAMILY_DECLARE)
-#undef CUDA_FAMILY_DECLARE
+static const struct gpu_op_row *rows[GGML_OP_COUNT];
 
-// Ops that compute nothing.
-static const struct cuda_op_entry views[] = {
-    {GGML_OP_NONE, {.run = NULL}},
-    {GGML_OP_VIEW, {.run = NULL}},
-    {GGML_OP_RESHAPE, {.run = NULL}},
-    {GGML_OP_PERMUTE, {.run = NULL}},
-    {GGML_OP_TRANSPOSE, {.run = NULL}},
-    CUDA_OPS_END,
-};
-
-#define FAMILY(name) cuda_ops_##name,
-static const struct cuda_op_entry *const families[] = {views, CUDA_FAMILIES(FAMILY)};
-
-static const struct cuda_op_row *rows[GGML_OP_COUNT];
-
-static void rows_gather(void) {
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        for (const struct cuda_op_entry *e = families[i]; e->op != GGML_OP_COUNT; e++) {
-            BERTH_ASSERT(rows[e->op] == NULL);
-            rows[e->op] = &e->row;
-        }
-    }
+static void rows_fill(void) {
+    gpu_rows_gather(rows, families);
 }
 
-const struct cuda_op_row *cuda_op_row(enum ggml_op op) {
+const struct gpu_op_row *const *cuda_op_rows(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, rows_gather);
-    return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
-}
-
-// Returns whether no source is empty, except for those that row->empty_srcs allows.
-static bool has_nonempty_sources(const struct ggml_tensor *op, const struct cuda_op_row *row) {
-    for (int i = 0; i < GGML_MAX_SRC; i++) {
-        if (op->src[i] != NULL && ggml_nelements(op->src[i]) == 0 && (row->empty_srcs >> i & 1) == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool cuda_supports_op(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    const struct cuda_op_row *row = cuda_op_row(op->op);
-    if (row == NULL) {
-        return false;
-    }
-    if (row->run == NULL || ggml_nelements(op) == 0) {
-        return true; // there is nothing to compute
-    }
-    return has_nonempty_sources(op, row) && (row->supports == NULL || row->supports(dev, op));
+    pthread_once(&once, rows_fill);
+    return rows;
 }
 
 // ---- fusions ----
 
-// Longer fusions come first. A new struct cuda_fusion of op/*.c needs an entry here.
-extern const struct cuda_fusion cuda_fusion_mv, cuda_fusion_norm, cuda_fusion_rope_qkv, cuda_fusion_rope_set, cuda_fusion_conv,
-    cuda_fusion_scan, cuda_fusion_gate, cuda_fusion_router, cuda_fusion_experts, cuda_fusion_expert_sum;
-static const struct cuda_fusion *const fusions[] = {&cuda_fusion_mv, &cuda_fusion_norm, &cuda_fusion_rope_qkv,
-    &cuda_fusion_rope_set, &cuda_fusion_conv, &cuda_fusion_scan, &cuda_fusion_gate, &cuda_fusion_router, &cuda_fusion_experts,
-    &cuda_fusion_expert_sum, NULL};
-
-const struct cuda_fusion *const *cuda_fusions(void) {
-    return fusions;
-}
+// Longer fusions come first. A new struct gpu_fusion needs an entry here.
+extern const struct gpu_fusion cuda_fusion_mv, cuda_fusion_experts;
+const struct gpu_fusion *const cuda_fusions[] = {&cuda_fusion_mv, &gpu_fusion_rope_qkv, &gpu_fusion_norm, &gpu_fusion_rope_set,
+    &gpu_fusion_conv, &gpu_fusion_scan, &gpu_fusion_gate, &gpu_fusion_router, &cuda_fusion_experts, &gpu_fusion_expert_sum, NULL};

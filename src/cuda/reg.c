@@ -80,6 +80,12 @@ static void devices_list(void) {
             continue;
         }
         dev->traits.index = n_devices;
+        dev->gpu = (struct gpu_device){.i = &cuda_gpu_iface,
+            .name = dev->name,
+            .n_units = dev->traits.n_sm,
+            .has_superblocks = true,
+            .rows = cuda_op_rows(),
+            .fusions = cuda_fusions};
         snprintf(dev->name, sizeof dev->name, "CUDA%d", n_devices);
         pthread_mutex_init(&dev->lock, NULL);
         dev->ggml = (struct ggml_backend_device){.iface = cuda_device_iface, .reg = &cuda_reg, .context = dev};
@@ -154,6 +160,7 @@ static const struct shim_proc procs[] = {
     {"ggml_backend_comm_free", (shim_proc_t) cuda_comm_free},
     {"ggml_backend_comm_allreduce_tensor", (shim_proc_t) cuda_comm_allreduce},
     {"berth_backend_reserve", (shim_proc_t) cuda_backend_reserve},
+    {"berth_backend_reserve_size", (shim_proc_t) cuda_backend_reserve_size},
     {"berth_backend_explain", (shim_proc_t) cuda_backend_explain},
     {"berth_backend_n_allocs", (shim_proc_t) cuda_backend_n_allocs},
 };

@@ -30,6 +30,8 @@ struct rope_case {
     int mode;
     enum ggml_type cache;
     int64_t d, n_head, n_token;
+    bool norm;    // a norm of the heads comes before ROPE
+    bool streams; // the rows of two sequences form one cache: its view comes between ROPE and SET_ROWS
 };
 
 static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
@@ -42,20 +44,32 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
     return ggml_set_rows(b->ctx, cache, ggml_reshape_2d(b->ctx, k, c->d * c->n_head, c->n_token), to);
 }
 
+static struct ggml_tensor *rope_input(struct op_build *b, const struct rope_case *c, int64_t n_head) {
+    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, NE(c->d, n_head, c->n_token, 1));
+    if (!c->norm) {
+        return x;
+    }
+    return ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, 1e-5f), op_input(b, GGML_TYPE_F32, NE(c->d, 1, 1, 1)));
+}
+
+static struct ggml_tensor *rope_cache(struct op_build *b, const struct rope_case *c) {
+    const int64_t width = c->d * c->n_head;
+    struct ggml_tensor *cache = op_input(b, c->cache, c->streams ? NE(width, 16, 2, 1) : NE(width, 32, 1, 1));
+    return c->streams ? ggml_reshape_2d(b->ctx, cache, width, 32) : cache;
+}
+
 // Rotates queries, rotates keys into a cache, and copies values into another cache. Returns the three results concatenated.
 static struct ggml_tensor *build_rope_qkv(struct op_build *b, const void *arg) {
     const struct rope_case *c = arg;
     const int64_t width = c->d * c->n_head;
-    struct ggml_tensor *q = op_input(b, GGML_TYPE_F32, NE(c->d, 2 * c->n_head, c->n_token, 1));
-    struct ggml_tensor *k = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, 1));
+    struct ggml_tensor *q = rope_input(b, c, 2 * c->n_head), *k = rope_input(b, c, c->n_head);
     struct ggml_tensor *v = op_input(b, GGML_TYPE_F32, NE(width, c->n_token, 1, 1));
     struct ggml_tensor *pos = op_indices(b, GGML_TYPE_I32, NE(c->n_token, 1, 1, 1), 500, false);
     struct ggml_tensor *to = op_indices(b, GGML_TYPE_I64, NE(c->n_token, 1, 1, 1), 32, true);
-    struct ggml_tensor *keys = op_input(b, c->cache, NE(width, 32, 1, 1)), *values = op_input(b, c->cache, NE(width, 32, 1, 1));
     q = ggml_rope(b->ctx, q, pos, (int) c->d, c->mode);
     k = ggml_rope(b->ctx, k, pos, (int) c->d, c->mode);
-    keys = ggml_set_rows(b->ctx, keys, ggml_reshape_2d(b->ctx, k, width, c->n_token), to);
-    values = ggml_set_rows(b->ctx, values, v, to);
+    struct ggml_tensor *keys = ggml_set_rows(b->ctx, rope_cache(b, c), ggml_reshape_2d(b->ctx, k, width, c->n_token), to);
+    struct ggml_tensor *values = ggml_set_rows(b->ctx, rope_cache(b, c), v, to);
     struct ggml_tensor *both = ggml_concat(b->ctx, keys, values, 1);
     both = c->cache == GGML_TYPE_F32 ? both : ggml_cast(b->ctx, both, GGML_TYPE_F32);
     q = ggml_reshape_1d(b->ctx, q, ggml_nelements(q));
@@ -224,6 +238,19 @@ static void ssm_cases(struct op_suite *s) {
     }
 }
 
+static void rope_qkv_cases(struct op_suite *s, const struct rope_case *shape) {
+    const int64_t heads[] = {shape->d, 32, 72, 256};
+    for (int i = 0; i < 16; i++) {
+        struct rope_case c = *shape;
+        c.norm = i & 1;
+        c.streams = i & 2;
+        c.d = heads[i / 4];
+        const char *text = op_text("mode %d %s tokens %d head %d norm %d streams %d", c.mode, ggml_type_name(c.cache),
+            (int) c.n_token, (int) c.d, c.norm, c.streams);
+        op_case(s, "FUSED_ROPE_QKV", text, OP_F32, build_rope_qkv, &c);
+    }
+}
+
 void op_suite_fused(struct op_suite *s) {
     static const int64_t shapes[][4] = {
         {4096, 1, 1, 1}, {4096, 7, 1, 1}, {128, 5, 3, 2}, {129, 4, 1, 1}, {5, 3, 1, 1}, {20000, 2, 1, 1}};
@@ -239,14 +266,13 @@ void op_suite_fused(struct op_suite *s) {
     static const enum ggml_type caches[] = {GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0};
     for (int mode = 0; mode <= GGML_ROPE_TYPE_NEOX; mode += GGML_ROPE_TYPE_NEOX) {
         for (size_t t = 0; t < sizeof caches / sizeof caches[0]; t++) {
-            const struct rope_case one = {mode, caches[t], 128, 8, 1}, many = {mode, caches[t], 64, 3, 17};
+            const struct rope_case one = {mode, caches[t], 128, 8, 1, false, false},
+                                   many = {mode, caches[t], 64, 3, 17, false, false};
             op_case(s, "FUSED_ROPE", op_text("mode %d %s", mode, ggml_type_name(caches[t])), OP_F32, build_rope, &one);
             op_case(s, "FUSED_ROPE", op_text("mode %d %s many", mode, ggml_type_name(caches[t])), OP_F32, build_rope, &many);
             if (caches[t] != GGML_TYPE_Q8_0) {
-                op_case(
-                    s, "FUSED_ROPE_QKV", op_text("mode %d %s", mode, ggml_type_name(caches[t])), OP_F32, build_rope_qkv, &one);
-                op_case(s, "FUSED_ROPE_QKV", op_text("mode %d %s many", mode, ggml_type_name(caches[t])), OP_F32, build_rope_qkv,
-                    &many);
+                rope_qkv_cases(s, &one);
+                rope_qkv_cases(s, &many);
             }
         }
     }

@@ -6,6 +6,7 @@
 //                                          the free memory before and after
 //     cuda-promise FOLDER fill [DEVICE]    repeats reserve and compute with less and less free memory, from "fits" to "does not
 //                                          fit": the reserve may fail, but no compute after a successful reserve
+//     cuda-promise FOLDER full [DEVICE]    fills all memory after the reserve, before the first compute
 //     cuda-promise FOLDER replay [DEVICE]  computes many graphs of products, each four times: first launch by launch, then as a
 //                                          captured graph. The backend has fewer places for captured graphs than there are graphs
 //     cuda-promise FOLDER experts [DEVICE] computes products with experts that do not exist, which must be zeros
@@ -13,6 +14,7 @@
 // FOLDER holds the backends. Exit code: 0: passed; 1: failed; 2: wrong usage; 77: no such device. tools/cuda-machine.sh runs this
 // program.
 
+#include "berth.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "ggml.h"
@@ -205,6 +207,37 @@ static int fill(struct rig *r) {
     return n_broken > 0 || n_fit == 0 || n_refused == 0;
 }
 
+// The first launch of a kernel may allocate memory in the driver, so nothing is computed before the memory is full.
+static int full(struct rig *r) {
+    enum { N_FILLINGS = 64 };
+    ggml_backend_buffer_t fillings[N_FILLINGS];
+    int n_fillings = 0, n_failed = 0;
+    shapes_make(r);
+    ggml_backend_sched_t sched = sched_new(r->backends);
+    if (!ggml_backend_sched_reserve(sched, r->shapes[0].graph)) {
+        printf("the reserve failed: %s\n", berth_last_error());
+        return 1;
+    }
+    const size_t before = n_free(r);
+    for (size_t size = before; size >= 1 << 16 && n_fillings < N_FILLINGS; size /= 2) {
+        fillings[n_fillings] = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(r->dev), size);
+        n_fillings += fillings[n_fillings] != NULL;
+    }
+    const size_t after = n_free(r);
+    for (int k = 0; k < 3 * N_SHAPES; k++) {
+        if (!compute(sched, &r->shapes[k % N_SHAPES]) && n_failed++ == 0) {
+            printf("the first failure: %s\n", berth_last_error());
+        }
+    }
+    printf("%zu of %zu free bytes left after the reserve: %d of %d computes failed\n", after, before, n_failed, 3 * N_SHAPES);
+    while (n_fillings > 0) {
+        ggml_backend_buffer_free(fillings[--n_fillings]);
+    }
+    ggml_backend_sched_free(sched);
+    shapes_free(r);
+    return n_failed > 0;
+}
+
 // Fills y before each compute, so that a compute that does nothing is noticed.
 static bool replay_equals_first(
     const struct rig *r, struct ggml_cgraph *graph, struct ggml_tensor *y, float *first, float *again) {
@@ -318,7 +351,7 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         int (*run)(struct rig *r);
-    } modes[] = {{"steps", steps}, {"fill", fill}, {"replay", replay}, {"experts", experts}};
+    } modes[] = {{"steps", steps}, {"fill", fill}, {"full", full}, {"replay", replay}, {"experts", experts}};
     int (*run)(struct rig * r) = NULL;
     for (size_t i = 0; i < sizeof modes / sizeof modes[0] && argc > 2; i++) {
         if (strcmp(argv[2], modes[i].name) == 0) {
@@ -326,7 +359,7 @@ int main(int argc, char **argv) {
         }
     }
     if (run == NULL) {
-        fprintf(stderr, "Usage: cuda-promise FOLDER steps|fill|replay|experts [DEVICE]\n");
+        fprintf(stderr, "Usage: cuda-promise FOLDER steps|fill|full|replay|experts [DEVICE]\n");
         return 2;
     }
     if (!rig_init(&r, argv[1], argc > 3 ? argv[3] : "CUDA0")) {

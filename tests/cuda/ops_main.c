@@ -230,7 +230,7 @@ static void case_compare(struct op_suite *suite, struct op_tally *tally, const s
 
 static void log_drop(enum ggml_log_level level, const char *text, void *user_data) {
     (void) user_data;
-    if (level == GGML_LOG_LEVEL_ERROR && strstr(text, "CUDA") != NULL) {
+    if (level == GGML_LOG_LEVEL_ERROR && (strstr(text, "CUDA") != NULL || strstr(text, "Vulkan") != NULL)) {
         fputs(text, stdout);
     }
 }

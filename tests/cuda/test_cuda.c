@@ -202,16 +202,16 @@ static void graphs_are_captured(void **unused) {
 static void oldest_plans_are_replaced(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
-    struct small s[CUDA_MAX_PLANS + 4];
-    for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
+    struct small s[GPU_MAX_PLANS + 4];
+    for (int i = 0; i < GPU_MAX_PLANS + 4; i++) {
         assert_true(small_init(&s[i], backend, 64));
         for (int k = 0; k < 3; k++) {
             assert_int_equal(ggml_backend_graph_compute(backend, s[i].graph), GGML_STATUS_SUCCESS);
         }
     }
-    assert_int_equal(st->n_execs, CUDA_MAX_PLANS);
+    assert_int_equal(st->n_execs, GPU_MAX_PLANS);
     assert_int_equal(st->n_updates, 4); // a plan that replaces another one updates its executable graph
-    for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
+    for (int i = 0; i < GPU_MAX_PLANS + 4; i++) {
         small_free(&s[i]);
     }
     ggml_backend_free(backend);
@@ -261,20 +261,20 @@ static void placement_may_prevent_a_fusion(void **unused) {
 }
 
 // Products of the same columns that are not adjacent in the graph are computed together with the norm of the columns. Two products
-// and their gate, and a product and its sum, are also computed together. n_each: launches of each of these fusions.
-static void compute_products(int64_t n_columns, long n_each) {
+// and their gate, and a product and its sum, are also computed together. k: elements of a column. n_each: launches of each of these
+// fusions; 1: the launch reads the columns, so its result must not overwrite them.
+static void compute_products(int64_t k, int64_t n_columns, long n_each) {
     ggml_backend_t backend = ggml_backend_cuda_init(0);
     const long at_start = st->n_launches;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 256, n_columns);
-    struct ggml_tensor *scale = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 256), *w[6];
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, k, n_columns);
+    struct ggml_tensor *scale = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, k), *w[6];
     for (int i = 0; i < 6; i++) {
-        w[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_K, 256, 256);
+        w[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_K, k, k);
     }
     struct ggml_tensor *y = ggml_mul(ctx, ggml_rms_norm(ctx, x, 1e-5f), scale);
-    struct ggml_tensor *q = ggml_neg(ctx, ggml_mul_mat(ctx, w[0], y)), *k = ggml_abs(ctx, ggml_mul_mat(ctx, w[1], y));
-    struct ggml_tensor *v = ggml_mul_mat(ctx, w[2], y);
-    struct ggml_tensor *a = ggml_mul(ctx, q, ggml_mul(ctx, k, v));
+    struct ggml_tensor *query = ggml_neg(ctx, ggml_mul_mat(ctx, w[0], y)), *key = ggml_abs(ctx, ggml_mul_mat(ctx, w[1], y));
+    struct ggml_tensor *a = ggml_mul(ctx, query, ggml_mul(ctx, key, ggml_mul_mat(ctx, w[2], y)));
     struct ggml_tensor *b = ggml_swiglu_split(ctx, ggml_mul_mat(ctx, w[3], a), ggml_mul_mat(ctx, w[4], a));
     struct ggml_tensor *c = ggml_add(ctx, ggml_mul_mat(ctx, w[5], b), x);
     struct ggml_cgraph *g = ggml_new_graph(ctx);
@@ -289,7 +289,7 @@ static void compute_products(int64_t n_columns, long n_each) {
     const long before = st->n_launches;
     c->data = b->data; // the sum would overwrite the column that other threads still read
     assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
-    assert_int_equal(st->n_launches - before, n_each + 4 + n_each + n_each + (n_columns == 1)); // more columns are read before
+    assert_int_equal(st->n_launches - before, n_each + 4 + n_each + n_each + (n_each == 1));
     ggml_backend_buffer_free(buffer);
     ggml_free(ctx);
     ggml_backend_free(backend);
@@ -297,19 +297,21 @@ static void compute_products(int64_t n_columns, long n_each) {
 
 static void products_of_a_column_are_one_launch(void **unused) {
     (void) unused;
-    compute_products(1, 1);
+    compute_products(256, 1, 1);
 }
 
-// The first of the two launches converts the columns.
-static void products_of_few_columns_are_two_launches(void **unused) {
+// The first of the two launches converts the columns. There is one launch if the columns are few and short.
+static void products_of_few_columns_are_one_or_two_launches(void **unused) {
     (void) unused;
-    compute_products(2, 2);
-    compute_products(16, 2);
-    compute_products(17, 2);
-    compute_products(128, 2);
+    compute_products(256, 2, 1);
+    compute_products(256, 16, 1);
+    compute_products(2048, 8, 1);
+    compute_products(2048, 9, 2);
+    compute_products(256, 17, 2);
+    compute_products(256, 128, 2);
 }
 
-// A kernel may read a constant tensor before the previous kernel ends (cuda_is_const). A weight that the graph writes is not
+// A kernel may read a constant tensor before the previous kernel ends (gpu_is_const). A weight that the graph writes is not
 // constant. graph_optimize does not move a product that reads such a weight before the op that writes it.
 static void written_weights_are_not_read_early(void **unused) {
     (void) unused;
@@ -325,8 +327,8 @@ static void written_weights_are_not_read_early(void **unused) {
     ggml_build_forward_expand(g, ggml_cpy(c, new_row, ggml_view_1d(c, w[1], 64, 0)));
     ggml_build_forward_expand(g, ggml_mul_mat(c, w[1], x));
     ggml_build_forward_expand(g, ggml_mul_mat(c, w[2], x));
-    assert_true(cuda_is_const(g, w[0]));
-    assert_false(cuda_is_const(g, w[1]));
+    assert_true(gpu_is_const(g, w[0]));
+    assert_false(gpu_is_const(g, w[1]));
     b->iface.graph_optimize(b, g, NULL);
     const int n = ggml_graph_n_nodes(g);
     assert_ptr_equal(ggml_graph_node(g, 1)->src[0], w[2]);
@@ -338,10 +340,13 @@ static void written_weights_are_not_read_early(void **unused) {
 // ROPE of queries, ROPE of keys into the cache of keys, and the copy of values into the cache of values are one launch, unless one
 // of the three writes memory that another reads, or another op reads the rotated keys. Variant 0: one launch. Variant 1:
 // another op reads the rotated keys. Variants 2 and 3: ROPE of queries writes the memory of the values or of the positions.
+// Variant 4: one launch; a norm of the heads comes before ROPE, and the caches are views of the caches of two sequences. Variant 5:
+// as variant 4, but ROPE of queries writes a part of the memory that their norm reads.
 static void rope_and_cache_are_one_launch(void **unused) {
     (void) unused;
     enum { HEAD = 64, HEADS = 2, TOKENS = 3, WIDTH = HEAD * HEADS };
-    for (int variant = 0; variant < 4; variant++) {
+    static const int n_launches[] = {1, 5, 3, 3, 1, 5};
+    for (int variant = 0; variant < 6; variant++) {
         const long before = st->n_launches;
         ggml_backend_t b = ggml_backend_cuda_init(0);
         struct ggml_context *c = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
@@ -350,9 +355,20 @@ static void rope_and_cache_are_one_launch(void **unused) {
         struct ggml_tensor *v = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDTH, TOKENS);
         struct ggml_tensor *pos = ggml_new_tensor_1d(c, GGML_TYPE_I32, TOKENS),
                            *to = ggml_new_tensor_1d(c, GGML_TYPE_I64, TOKENS);
-        struct ggml_tensor *keys = ggml_new_tensor_2d(c, GGML_TYPE_F16, WIDTH, 8),
-                           *values = ggml_new_tensor_2d(c, GGML_TYPE_F16, WIDTH, 8);
+        struct ggml_tensor *keys = ggml_new_tensor_3d(c, GGML_TYPE_F16, WIDTH, 4, 2),
+                           *values = ggml_new_tensor_3d(c, GGML_TYPE_F16, WIDTH, 4, 2);
         struct ggml_cgraph *graph = ggml_new_graph(c);
+        struct ggml_tensor *raw = q;
+        keys = ggml_reshape_2d(c, keys, WIDTH, 8);
+        values = ggml_reshape_2d(c, values, WIDTH, 8);
+        if (variant < 4) { // the views come before ROPE
+            ggml_build_forward_expand(graph, keys);
+            ggml_build_forward_expand(graph, values);
+        } else {
+            struct ggml_tensor *weights = ggml_new_tensor_1d(c, GGML_TYPE_F32, HEAD);
+            q = ggml_mul(c, ggml_rms_norm(c, q, 1e-5f), weights);
+            k = ggml_mul(c, ggml_rms_norm(c, k, 1e-5f), weights);
+        }
         struct ggml_tensor *rotated = ggml_rope(c, k, pos, HEAD, 0), *queries = ggml_rope(c, q, pos, HEAD, 0);
         ggml_build_forward_expand(graph, queries);
         ggml_build_forward_expand(graph, ggml_set_rows(c, keys, ggml_reshape_2d(c, rotated, WIDTH, TOKENS), to));
@@ -366,9 +382,11 @@ static void rope_and_cache_are_one_launch(void **unused) {
             queries->data = v->data; // overwrites the values before they are read; no allocator would do this
         } else if (variant == 3) {
             queries->data = pos->data;
+        } else if (variant == 5) {
+            queries->data = (char *) raw->data + HEAD * sizeof(float);
         }
         assert_int_equal(ggml_backend_graph_compute(b, graph), GGML_STATUS_SUCCESS);
-        assert_int_equal(st->n_launches - before, variant == 0 ? 1 : variant == 1 ? 5 : 3);
+        assert_int_equal(st->n_launches - before, n_launches[variant]);
         ggml_backend_buffer_free(buffer);
         ggml_backend_free(b);
         ggml_free(c);
@@ -728,8 +746,8 @@ static void every_allocation_may_fail(void **unused) {
 static void reserved_graphs_need_no_memory(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
-    struct small s[CUDA_MAX_PLANS + 4];
-    for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
+    struct small s[GPU_MAX_PLANS + 4];
+    for (int i = 0; i < GPU_MAX_PLANS + 4; i++) {
         assert_true(small_init(&s[i], backend, 4096 - 64 * i));
     }
     berth_alloc_fail_at(1);
@@ -740,14 +758,31 @@ static void reserved_graphs_need_no_memory(void **unused) {
     const long n_allocs = st->n_allocs;
     berth_alloc_fail_at(-1);
     for (int step = 0; step < 1000; step++) {
-        assert_int_equal(ggml_backend_graph_compute(backend, s[step / 3 % (CUDA_MAX_PLANS + 4)].graph), GGML_STATUS_SUCCESS);
+        assert_int_equal(ggml_backend_graph_compute(backend, s[step / 3 % (GPU_MAX_PLANS + 4)].graph), GGML_STATUS_SUCCESS);
     }
     berth_alloc_fail_at(0);
     assert_int_equal(st->n_allocs, n_allocs);
     assert_true(st->n_graph_launches > 600); // of three computes of a graph, the second and third launch a captured graph
-    for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
+    for (int i = 0; i < GPU_MAX_PLANS + 4; i++) {
         small_free(&s[i]);
     }
+    ggml_backend_free(backend);
+}
+
+// The size that a backend reports for a reserve is the device memory that the reserve allocates.
+static void the_size_of_a_reserve_is_known(void **unused) {
+    (void) unused;
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *w = ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_K, 512, 64),
+                       *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 512, 200);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
+    ggml_build_forward_expand(g, ggml_mul_mat(ctx, w, x));
+    const size_t size = berth_backend_reserve_size(backend, g), used = st->used[0];
+    assert_true(size >= 512 * 200 * 2); // the columns in f16
+    assert_int_equal(berth_backend_reserve(backend, g), GGML_STATUS_SUCCESS);
+    assert_int_equal(st->used[0] - used, size);
+    ggml_free(ctx);
     ggml_backend_free(backend);
 }
 
@@ -760,7 +795,7 @@ static size_t work_of(struct cuda_backend *b, enum ggml_type type, int64_t n, bo
     struct ggml_cgraph *g = ggml_new_graph(ctx);
     ggml_build_forward_expand(
         g, is_attention ? ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f, 0.0f, 0.0f) : ggml_mul_mat(ctx, w, x));
-    const size_t size = cuda_graph_work_size(b, g);
+    const size_t size = gpu_graph_work_size(&b->plans, g);
     ggml_free(ctx);
     return size;
 }
@@ -979,7 +1014,7 @@ int main(int argc, char **argv) {
         TEST(without_graphs_and_fusions),
         TEST(placement_may_prevent_a_fusion),
         TEST(products_of_a_column_are_one_launch),
-        TEST(products_of_few_columns_are_two_launches),
+        TEST(products_of_few_columns_are_one_or_two_launches),
         TEST(written_weights_are_not_read_early),
         TEST(rope_and_cache_are_one_launch),
         TEST(host_tensors_are_refused),
@@ -993,6 +1028,7 @@ int main(int argc, char **argv) {
         TEST(every_call_may_fail),
         TEST(every_allocation_may_fail),
         TEST(reserved_graphs_need_no_memory),
+        TEST(the_size_of_a_reserve_is_known),
         TEST(kernels_fit_every_gpu),
         TEST(attention_reads_every_cache_type),
         TEST(smaller_graphs_need_no_more_memory),

@@ -44,58 +44,12 @@ LANE void act_plain(const act_args &a, const act_source &x, int c) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constant__ act_args a) {
-    let_next_start();
-    if (a.wait) {
-        wait_for_previous();
-    }
-    const int c = blockIdx.x, z = blockIdx.y, n_tiles = gridDim.x / a.nt;
-    const int n_steps = (a.k + 255) / 256 * 4;
-    int from = c < a.n ? c : -1;
-    if (a.from != NULL) {
-        from = a.from[c];
-    }
-    int64_t x_off = 0;
-    if (a.from != NULL) {
-        x_off = from % a.n_used % a.x_ne1 * a.x_col + from / a.n_used * a.from_z2;
-    } else {
-        x_off = from * a.x_col + z % a.ne2 * a.x_z2 + z / a.ne2 * a.x_z3;
-    }
-    const char *x = a.x + x_off;
-    const bool there = from >= 0;
-    act_source source = {x, NULL, a.norm, 0.0f, a.x_type, a.glu};
-    if (a.glu != MV_GLU_NONE) {
-        source.x2 = a.x2 + x_off;
-    }
-    if (there && a.norm != NULL) {
-        source.inverse = act_inverse_rms(x, a.k, a.eps);
-    }
-    const float scale = there && !a.bf && !a.plain ? act_scale(source, a.k) : 1.0f;
-    const float up = 1.0f / scale;
-    if (threadIdx.x == 0 && !a.plain) {
-        a.scale[(int64_t) z * gridDim.x + c] = scale;
-    }
-    if (a.plain) {
-        act_plain(a, source, c);
-        return;
-    }
-    const int row = c % a.nt;
-    char *to = reinterpret_cast<char *>(a.tiles);
-    if (a.flat) {
-        to += ((int64_t) z * (a.rest ? 2 : 1) * a.n + c) * n_steps * 128;
-    } else {
-        to += (((int64_t) z * n_tiles + c / a.nt) * n_steps * a.nt + row) * 128;
-    }
-    for (int i = threadIdx.x; i < n_steps * 4; i += blockDim.x) {
-        float v[16];
-#pragma unroll
-        for (int j = 0; j < 16; j++) {
-            v[j] = 0.0f;
-        }
-        if (there) {
-            source.eight(2 * i, a.k, v);
-            source.eight(2 * i + 1, a.k, v + 8);
-        }
+// Where the converted elements of a column go.
+struct act_target {
+    char *to;
+    int row, n_steps; // index of the column in its tile; steps of 64 elements
+    // Divides elements 16i to 16i + 15 by the scale (up: its inverse), and stores them. Leaves other values in v.
+    LANE void store(const act_args &a, int i, float up, float *v) const {
 #pragma unroll
         for (int j = 0; j < 16; j++) {
             v[j] *= up;
@@ -116,5 +70,117 @@ extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constan
                 *reinterpret_cast<uint4 *>(to + (int64_t) a.n * n_steps * 128 + (2 * i + odd) * 16) = w;
             }
         }
+    }
+};
+
+// Converts a column of which each thread has at most 16 elements, which stay in registers. Returns the scale. source: without norm.
+LANE float act_once(const act_args &a, const act_source &source, bool is_there, const act_target &target) {
+    const int i = threadIdx.x;
+    const bool is_mine = i < target.n_steps * 4;
+    float v[16];
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+        v[j] = 0.0f;
+    }
+    if (is_there && is_mine) {
+        source.eight(2 * i, a.k, v);
+        source.eight(2 * i + 1, a.k, v + 8);
+    }
+    if (is_there && a.norm != NULL) {
+        float sum = 0.0f, by[16];
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+            by[j] = 0.0f;
+            sum += v[j] * v[j];
+        }
+        const act_source weights = {reinterpret_cast<const char *>(a.norm), NULL, NULL, 0.0f, 0, MV_GLU_NONE};
+        if (is_mine) {
+            weights.eight(2 * i, a.k, by);
+            weights.eight(2 * i + 1, a.k, by + 8);
+        }
+        const float inverse = 1.0f / sqrtf(act_reduce<false>(sum) / (float) a.k + a.eps);
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+            v[j] *= inverse * by[j];
+        }
+    }
+    float scale = 1.0f;
+    if (is_there && !a.bf) {
+        float most = 0.0f;
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+            most = fmaxf(most, fabsf(v[j]));
+        }
+        scale = act_scale_of(act_reduce<true>(most));
+    }
+    if (is_mine) {
+        target.store(a, i, 1.0f / scale, v);
+    }
+    return scale;
+}
+
+// Converts a column of any length. Returns the scale.
+LANE float act_long(const act_args &a, act_source source, bool is_there, const act_target &target) {
+    if (is_there && a.norm != NULL) {
+        source.inverse = act_inverse_rms(source.x, a.k, a.eps);
+        source.norm = a.norm;
+    }
+    const float scale = is_there && !a.bf ? act_scale(source, a.k) : 1.0f;
+    for (int i = threadIdx.x; i < target.n_steps * 4; i += blockDim.x) {
+        float v[16];
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+            v[j] = 0.0f;
+        }
+        if (is_there) {
+            source.eight(2 * i, a.k, v);
+            source.eight(2 * i + 1, a.k, v + 8);
+        }
+        target.store(a, i, 1.0f / scale, v);
+    }
+    return scale;
+}
+
+extern "C" __global__ void __launch_bounds__(ACT_THREADS) act_tiles(const __grid_constant__ act_args a) {
+    let_next_start();
+    if (a.wait) {
+        wait_for_previous();
+    }
+    const int c = blockIdx.x, z = blockIdx.y, n_tiles = gridDim.x / a.nt;
+    const int n_steps = (a.k + 255) / 256 * 4;
+    int from = c < a.n ? c : -1;
+    if (a.from != NULL) {
+        from = a.from[c];
+    }
+    int64_t x_off = 0;
+    if (a.from != NULL) {
+        x_off = from % a.n_used % a.x_ne1 * a.x_col + from / a.n_used * a.from_z2;
+    } else {
+        x_off = from * a.x_col + z % a.ne2 * a.x_z2 + z / a.ne2 * a.x_z3;
+    }
+    const char *x = a.x + x_off;
+    const bool there = from >= 0;
+    act_source source = {x, NULL, NULL, 0.0f, a.x_type, a.glu};
+    if (a.glu != MV_GLU_NONE) {
+        source.x2 = a.x2 + x_off;
+    }
+    if (a.plain) {
+        if (a.norm != NULL) {
+            source.inverse = act_inverse_rms(x, a.k, a.eps);
+            source.norm = a.norm;
+        }
+        act_plain(a, source, c);
+        return;
+    }
+    act_target target = {reinterpret_cast<char *>(a.tiles), c % a.nt, n_steps};
+    if (a.flat) {
+        target.to += ((int64_t) z * (a.rest ? 2 : 1) * a.n + c) * n_steps * 128;
+    } else {
+        target.to += (((int64_t) z * n_tiles + c / a.nt) * n_steps * a.nt + target.row) * 128;
+    }
+    const bool is_short = n_steps * 4 <= (int) blockDim.x;
+    const float scale = is_short ? act_once(a, source, there, target) : act_long(a, source, there, target);
+    if (threadIdx.x == 0) {
+        a.scale[(int64_t) z * gridDim.x + c] = scale;
     }
 }

@@ -91,7 +91,13 @@ LANE float act_inverse_rms(const char *x, int k_n, float eps) {
     return 1.0f / sqrtf(act_reduce<false>(sum) / (float) k_n + eps);
 }
 
-// Returns a power of two. The column's largest magnitude divided by it is in [2^14, 2^15). Returns 1 if the column is zero.
+// Returns a power of two: `most`, the largest magnitude of a column, divided by it is in [2^14, 2^15). Returns 1 if most is 0.
+LANE float act_scale_of(float most) {
+    const int e = min(max((int) (__float_as_uint(most) >> 23) - 127, -100), 127);
+    return most > 0.0f ? __uint_as_float((uint32_t) (e - 14 + 127) << 23) : 1.0f;
+}
+
+// Returns act_scale_of() of the column's largest magnitude.
 LANE float act_scale(const act_source &source, int k_n) {
     float most = 0.0f;
     for (int i = threadIdx.x; 8 * i < k_n; i += blockDim.x) {
@@ -102,7 +108,5 @@ LANE float act_scale(const act_source &source, int k_n) {
             most = fmaxf(most, fabsf(v[j]));
         }
     }
-    most = act_reduce<true>(most);
-    const int e = min(max((int) (__float_as_uint(most) >> 23) - 127, -100), 127);
-    return most > 0.0f ? __uint_as_float((uint32_t) (e - 14 + 127) << 23) : 1.0f;
+    return act_scale_of(act_reduce<true>(most));
 }

@@ -27,7 +27,7 @@ LANE uint64_t attn90_desc_v(uint32_t addr, uint32_t block) { // `block`: bytes b
     return (uint64_t) (addr >> 4 & 0x3fff) | (uint64_t) (block >> 4) << 16 | (uint64_t) 64 << 32 | (uint64_t) 1 << 62;
 }
 // Starts a copy of a box of the tensor map to shared memory, and counts it at bar when complete.
-LANE void attn90_copy(uint32_t to, const attn90_map *map, int d, int key, int group, int batch, uint32_t bar) {
+LANE void attn90_copy(uint32_t to, const cuda_tensor_map *map, int d, int key, int group, int batch, uint32_t bar) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
                  "[%6];\n" ::"r"(to),
                  "l"(map), "r"(d), "r"(key), "r"(group), "r"(batch), "r"(bar)

@@ -2,6 +2,8 @@
 // attn_args.h: arguments of the attention kernels.
 #pragma once
 
+#include "cuda/kernel/tensor_map.h"
+
 #include <stdint.h>
 
 #define ATTN_SPLITS 512 // largest number of splits
@@ -38,15 +40,8 @@ struct attn_args {
 
 // Arguments of attn90: tensor maps of k and v (TMA), with dimensions [batch][group][key][d]. A box has 64 f16 of each key,
 // swizzled as in wgmma.cuh.
-struct attn90_map {
-    uint64_t opaque[16];
-}
-#if defined(__cplusplus) || defined(__GNUC__)
-__attribute__((aligned(64)))
-#endif
-;
 struct attn90_args {
-    struct attn90_map k_map, v_map;
+    struct cuda_tensor_map k_map, v_map;
     struct attn_args a;
 };
 

@@ -2,8 +2,8 @@
 // common.cuh: helpers of all kernel files: overlapping launches, number types, element indices, sums over warps and blocks.
 #pragma once
 
-#include "cuda/kernel/args.h"
 #include "ggml.h"
+#include "gpu/kernel/args.h"
 #include "quant/blocks.h"
 
 #include <cuda_bf16.h>
@@ -12,7 +12,7 @@
 #define KERNEL extern "C" __global__ void
 #define DEV static __device__ __forceinline__
 
-// ---- overlap: a kernel launched with cuda_dims.overlap may start before the previous kernel ends ----
+// ---- overlap: a kernel launched with gpu_dims.overlap may start before the previous kernel ends ----
 
 // Waits until the previous kernel has ended and its results are visible.
 DEV void dep_wait() {
@@ -78,13 +78,13 @@ DEV void store_number(char *p, int type, float v) {
 
 // ---- indices ----
 
-DEV uint32_t div_by(uint32_t n, struct cuda_div d) {
+DEV uint32_t div_by(uint32_t n, struct gpu_div d) {
     return (uint32_t) (((uint64_t) __umulhi(n, d.mul) + n) >> d.shift);
 }
 struct at4 {
     int64_t i0, i1, i2, i3;
 };
-DEV at4 index_split(int64_t i, const struct cuda_index &x) {
+DEV at4 index_split(int64_t i, const struct gpu_index &x) {
     const uint32_t n = (uint32_t) i;
     const uint32_t i3 = div_by(n, x.d012), r3 = n - i3 * x.d012.d;
     const uint32_t i2 = div_by(r3, x.d01), r2 = r3 - i2 * x.d01.d;
@@ -99,14 +99,14 @@ DEV at4 index_split(int64_t i, const int64_t ne[4]) {
     i -= i2 * ne[0] * ne[1];
     return {i % ne[0], i / ne[0], i2, i3};
 }
-DEV char *at(const struct cuda_view &v, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
+DEV char *at(const struct gpu_view &v, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
     return v.p + i0 * v.nb[0] + i1 * v.nb[1] + i2 * v.nb[2] + i3 * v.nb[3];
 }
-DEV char *at(const struct cuda_view &v, const at4 &i) {
+DEV char *at(const struct gpu_view &v, const at4 &i) {
     return at(v, i.i0, i.i1, i.i2, i.i3);
 }
 // Returns the element that broadcasts to index i: each index is taken modulo the extent.
-DEV char *at_repeat(const struct cuda_view &v, const at4 &i) {
+DEV char *at_repeat(const struct gpu_view &v, const at4 &i) {
     const int64_t i0 = i.i0 < v.ne[0] ? i.i0 : i.i0 % v.ne[0], i1 = i.i1 < v.ne[1] ? i.i1 : i.i1 % v.ne[1];
     const int64_t i2 = i.i2 < v.ne[2] ? i.i2 : i.i2 % v.ne[2], i3 = i.i3 < v.ne[3] ? i.i3 : i.i3 % v.ne[3];
     return at(v, i0, i1, i2, i3);

@@ -2,15 +2,15 @@
 // conv.cu: im2col, convolutions and pooling of images, and image resizing.
 
 #include "cuda/kernel/common.cuh"
-#include "cuda/kernel/conv.h"
+#include "gpu/kernel/conv.h"
 
 // ---- im2col and convolutions ----
 
 // One thread per element. A row is one window, [channel][kz][ky][kx]. Rows are ordered by batch, then window.
-KERNEL im2col(const __grid_constant__ struct cuda_conv_args g) {
+KERNEL im2col(const __grid_constant__ struct gpu_conv_args g) {
     dep_begin();
-    const struct cuda_columns &c = g.c;
-    const int64_t length = c.k[0] * c.k[1] * c.k[2] * c.n_channels, count = c.out[0] * c.out[1] * c.out[2];
+    const struct gpu_columns &c = g.c;
+    const int64_t length = c.k[0] * c.k[1] * c.k[2] * c.n_channels, count = c.windows[0] * c.windows[1] * c.windows[2];
     const int size = g.type == GGML_TYPE_F32 ? 4 : 2;
     for (int64_t i = thread_index(); i < length * count * c.n_batch; i += thread_count()) {
         int64_t e = i % length, w = i / length;
@@ -18,9 +18,9 @@ KERNEL im2col(const __grid_constant__ struct cuda_conv_args g) {
                       ic = e / (c.k[0] * c.k[1] * c.k[2]);
         const int64_t batch = w / count;
         w %= count;
-        const int64_t x = w % c.out[0] * c.stride[0] - c.pad[0] + kx * c.dil[0];
-        const int64_t y = w / c.out[0] % c.out[1] * c.stride[1] - c.pad[1] + ky * c.dil[1];
-        const int64_t z = w / (c.out[0] * c.out[1]) * c.stride[2] - c.pad[2] + kz * c.dil[2];
+        const int64_t x = w % c.windows[0] * c.stride[0] - c.pad[0] + kx * c.dil[0];
+        const int64_t y = w / c.windows[0] % c.windows[1] * c.stride[1] - c.pad[1] + ky * c.dil[1];
+        const int64_t z = w / (c.windows[0] * c.windows[1]) * c.stride[2] - c.pad[2] + kz * c.dil[2];
         const bool in = x >= 0 && x < c.n[0] && y >= 0 && y < c.n[1] && z >= 0 && z < c.n[2];
         const float v =
             in ? load_number(
@@ -33,16 +33,17 @@ KERNEL im2col(const __grid_constant__ struct cuda_conv_args g) {
 #define CONV_OUT 8 // channels of the result per thread; a pixel is read once for all of them
 
 // One thread per window and CONV_OUT channels. blockIdx.y: group of channels; blockIdx.z: batch.
-template <bool HALVES> DEV void conv(const struct cuda_conv_args &g) {
+template <bool HALVES> DEV void conv(const struct gpu_conv_args &g) {
     dep_begin();
-    const struct cuda_columns &c = g.c;
-    const int64_t count = c.out[0] * c.out[1] * c.out[2], n_taps = c.k[0] * c.k[1] * c.k[2], length = n_taps * c.n_channels;
+    const struct gpu_columns &c = g.c;
+    const int64_t count = c.windows[0] * c.windows[1] * c.windows[2], n_taps = c.k[0] * c.k[1] * c.k[2],
+                  length = n_taps * c.n_channels;
     const int64_t oc0 = (int64_t) blockIdx.y * CONV_OUT, w = thread_index(), batch = blockIdx.z;
     if (w >= count) {
         return;
     }
-    const int64_t x0 = w % c.out[0] * c.stride[0] - c.pad[0], y0 = w / c.out[0] % c.out[1] * c.stride[1] - c.pad[1];
-    const int64_t z0 = w / (c.out[0] * c.out[1]) * c.stride[2] - c.pad[2];
+    const int64_t x0 = w % c.windows[0] * c.stride[0] - c.pad[0], y0 = w / c.windows[0] % c.windows[1] * c.stride[1] - c.pad[1];
+    const int64_t z0 = w / (c.windows[0] * c.windows[1]) * c.stride[2] - c.pad[2];
     float sum[CONV_OUT] = {};
     for (int64_t ic = 0; ic < c.n_channels; ic++) {
         const char *plane = g.data + ic * c.nb_channel + batch * c.nb_batch;
@@ -72,17 +73,17 @@ template <bool HALVES> DEV void conv(const struct cuda_conv_args &g) {
         }
     }
 }
-KERNEL conv_f32(const __grid_constant__ struct cuda_conv_args g) {
+KERNEL conv_f32(const __grid_constant__ struct gpu_conv_args g) {
     conv<false>(g);
 }
-KERNEL conv_f16(const __grid_constant__ struct cuda_conv_args g) {
+KERNEL conv_f16(const __grid_constant__ struct gpu_conv_args g) {
     conv<true>(g);
 }
 
 // ---- one thread per element of the result ----
 
 // Depthwise convolution: one filter per channel. a: filters; b: data. p: s0 s1 p0 p1 d0 d1 (strides, padding, dilations).
-KERNEL conv_dw(const __grid_constant__ struct cuda_op_args g) {
+KERNEL conv_dw(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -101,7 +102,7 @@ KERNEL conv_dw(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // Transposed convolution in one or two dimensions. p[0]: stride.
-KERNEL conv_transpose(const __grid_constant__ struct cuda_op_args g) {
+KERNEL conv_transpose(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const int64_t s = g.p[0];
     const bool flat = g.what == GGML_OP_CONV_TRANSPOSE_1D, halves = g.a.type == GGML_TYPE_F16;
@@ -132,7 +133,7 @@ KERNEL conv_transpose(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // Pooling. p: kind, k0, k1 (window), s0, s1 (strides), p0, p1 (padding), and 1 for POOL_1D or 0 for POOL_2D.
-KERNEL pool(const __grid_constant__ struct cuda_op_args g) {
+KERNEL pool(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX, rows = g.p[7] != 0;
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -164,7 +165,7 @@ KERNEL pool(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // Gradient of pooling. a: gradient of the pooled image; b: the image.
-KERNEL pool_back(const __grid_constant__ struct cuda_op_args g) {
+KERNEL pool_back(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const bool max = g.p[0] == GGML_OP_POOL_MAX;
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -203,7 +204,7 @@ KERNEL pool_back(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // Gradient of im2col: sums columns into images. a: columns; b: tensor with the shape of the filter. p: s0 s1 p0 p1 d0 d1 is_2d.
-KERNEL im2col_back(const __grid_constant__ struct cuda_op_args g) {
+KERNEL im2col_back(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const bool flat = g.p[6] != 1;
     const int64_t kw = g.b.ne[0], kh = flat ? 1 : g.b.ne[1], oh = flat ? 1 : g.a.ne[2];
@@ -231,7 +232,7 @@ KERNEL im2col_back(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // Sums columns into a signal. p: stride, channels, padding.
-KERNEL col2im(const __grid_constant__ struct cuda_op_args g) {
+KERNEL col2im(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const int64_t k = g.a.ne[0] / g.p[1];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -256,7 +257,7 @@ DEV int64_t clip(int64_t i, int64_t n) {
     return i < n ? i : n - 1;
 }
 // Returns pixel (x, y). Outside the image, returns the nearest pixel of its edge.
-DEV float pixel(const struct cuda_view &v, const char *plane, int64_t x, int64_t y) {
+DEV float pixel(const struct gpu_view &v, const char *plane, int64_t x, int64_t y) {
     return *(const float *) (plane + clip(x, v.ne[0]) * v.nb[0] + clip(y, v.ne[1]) * v.nb[1]);
 }
 // Pixel i is between two source pixels. Returns the left pixel. *part: weight of the right pixel.
@@ -274,7 +275,7 @@ DEV void cubic(float d, float *w) {
     w[2] = ((c + 2) * near1 - (c + 3)) * near1 * near1 + 1;
     w[3] = ((c * far1 - 5 * c) * far1 + 8 * c) * far1 - 4 * c;
 }
-DEV float bicubic(const struct cuda_view &a, const char *plane, float at_x, float at_y) {
+DEV float bicubic(const struct gpu_view &a, const char *plane, float at_x, float at_y) {
     const int64_t x0 = (int64_t) floorf(at_x), y0 = (int64_t) floorf(at_y);
     float wx[4], wy[4], sum = 0.0f;
     cubic(at_x - (float) x0, wx);
@@ -290,7 +291,7 @@ DEV float bicubic(const struct cuda_view &a, const char *plane, float at_x, floa
 }
 // Returns the weighted mean of the source pixels around pixel (x, y) of the result. The weights are a triangle. Its half width is
 // the number of source pixels per result pixel, but at least 1.
-DEV float antialias(const struct cuda_view &a, const char *plane, const float *f, float offset, int64_t x, int64_t y) {
+DEV float antialias(const struct gpu_view &a, const char *plane, const float *f, float offset, int64_t x, int64_t y) {
     const float support[] = {fmaxf(1.0f, 1.0f / f[0]), fmaxf(1.0f, 1.0f / f[1])};
     const float at[] = {((float) x + offset) / f[0], ((float) y + offset) / f[1]};
     int64_t lo[2], hi[2];
@@ -314,7 +315,7 @@ DEV float antialias(const struct cuda_view &a, const char *plane, const float *f
 }
 
 // f: result pixels per source pixel, per dimension. p[0]: mode and flags.
-KERNEL upscale(const __grid_constant__ struct cuda_op_args g) {
+KERNEL upscale(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const int mode = g.p[0] & 0xff;
     const float offset = (g.p[0] & GGML_SCALE_FLAG_ALIGN_CORNERS) != 0 ? 0.0f : 0.5f;

@@ -218,7 +218,7 @@ DEV float element(const block_iq1_m *b, int j) {
     return value_iq1(b->qs[g] | (head & 7) << 8, j % 8, head >> 3, half_to_float((uint16_t) h) * (float) (2 * s + 1));
 }
 
-// Types that cuda_can_widen refuses give 0.
+// Types that gpu_can_widen refuses give 0.
 DEV float row_element(const char *row, int type, int64_t i) {
 #define OF(TYPE, name, ...) \
     case GGML_TYPE_##TYPE: return element((const block_##name *) row + i / QK_##TYPE, (int) (i % QK_##TYPE));

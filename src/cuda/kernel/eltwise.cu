@@ -2,8 +2,9 @@
 // eltwise.cu: element-wise ops of one and two sources, and GLU. Contiguous f32 tensors are processed as float4. The formulas are
 // those of cpu/op/eltwise.c and glu.c.
 
+#include "cuda/kernel/comm.h"
 #include "cuda/kernel/common.cuh"
-#include "cuda/kernel/eltwise.h"
+#include "gpu/kernel/eltwise.h"
 
 DEV float clip01(float v) {
     return fminf(1.0f, fmaxf(0.0f, v));
@@ -63,30 +64,30 @@ DEV float unary(int what, float v, const float *p) {
         case GGML_UNARY_OP_CEIL: return ceilf(v);
         case GGML_UNARY_OP_ROUND: return roundf(v);
         case GGML_UNARY_OP_TRUNC: return truncf(v);
-        case CUDA_MAP(GGML_OP_SQR): return v * v;
-        case CUDA_MAP(GGML_OP_SQRT): return sqrtf(v);
-        case CUDA_MAP(GGML_OP_LOG): return logf(v);
-        case CUDA_MAP(GGML_OP_SIN): return sinf(v);
-        case CUDA_MAP(GGML_OP_COS): return cosf(v);
-        case CUDA_MAP(GGML_OP_SCALE): return v * p[0] + p[1];
-        case CUDA_MAP(GGML_OP_CLAMP): return fmaxf(fminf(v, p[1]), p[0]);
-        case CUDA_MAP(GGML_OP_LEAKY_RELU): return (v > 0.0f ? v : 0.0f) + p[0] * (v < 0.0f ? v : 0.0f);
+        case GPU_MAP(GGML_OP_SQR): return v * v;
+        case GPU_MAP(GGML_OP_SQRT): return sqrtf(v);
+        case GPU_MAP(GGML_OP_LOG): return logf(v);
+        case GPU_MAP(GGML_OP_SIN): return sinf(v);
+        case GPU_MAP(GGML_OP_COS): return cosf(v);
+        case GPU_MAP(GGML_OP_SCALE): return v * p[0] + p[1];
+        case GPU_MAP(GGML_OP_CLAMP): return fmaxf(fminf(v, p[1]), p[0]);
+        case GPU_MAP(GGML_OP_LEAKY_RELU): return (v > 0.0f ? v : 0.0f) + p[0] * (v < 0.0f ? v : 0.0f);
         default: return p[0]; // GGML_OP_FILL
     }
 }
 
 // For any float type in any layout.
-KERNEL map_any(const __grid_constant__ struct cuda_map_args g) {
+KERNEL map_any(const __grid_constant__ struct gpu_map_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
-        const float v = g.what == CUDA_MAP(GGML_OP_FILL) ? 0.0f : load_number(at(g.a, x), g.a.type);
+        const float v = g.what == GPU_MAP(GGML_OP_FILL) ? 0.0f : load_number(at(g.a, x), g.a.type);
         store_number(at(g.dst, x), g.dst.type, unary(g.what, v, g.p));
     }
 }
 
 // For contiguous f32 tensors whose number of elements is a multiple of 4.
-KERNEL map_dense(const __grid_constant__ struct cuda_map_args g) {
+KERNEL map_dense(const __grid_constant__ struct gpu_map_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n / 4; i += thread_count()) {
         const float4 v = ((const float4 *) g.a.p)[i];
@@ -103,7 +104,7 @@ DEV float limited(float x, float limit) {
 }
 
 // Returns act(x) * u. x: element of a; u: element of b.
-DEV float glu(const struct cuda_glu_args &g, float x, float u) {
+DEV float glu(const struct gpu_glu_args &g, float x, float u) {
     switch (g.what) {
         case GGML_GLU_OP_REGLU: return x > 0.0f ? x * u : 0.0f;
         case GGML_GLU_OP_GEGLU:
@@ -125,7 +126,7 @@ DEV float glu(const struct cuda_glu_args &g, float x, float u) {
     }
 }
 
-KERNEL glu_any(const __grid_constant__ struct cuda_glu_args g) {
+KERNEL glu_any(const __grid_constant__ struct gpu_glu_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -134,7 +135,7 @@ KERNEL glu_any(const __grid_constant__ struct cuda_glu_args g) {
 }
 
 // Requires f32 rows at multiples of 16 bytes with a multiple of 4 elements. index and n count float4.
-KERNEL glu_fours(const __grid_constant__ struct cuda_glu_args g) {
+KERNEL glu_fours(const __grid_constant__ struct gpu_glu_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         at4 x = index_split(i, g.index);
@@ -153,7 +154,7 @@ DEV float binary(int what, float a, float b) {
     }
 }
 
-KERNEL eltwise_binary(const __grid_constant__ struct cuda_binary_args g) {
+KERNEL eltwise_binary(const __grid_constant__ struct gpu_binary_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -162,7 +163,7 @@ KERNEL eltwise_binary(const __grid_constant__ struct cuda_binary_args g) {
     }
 }
 
-KERNEL eltwise_binary_dense(const __grid_constant__ struct cuda_binary_dense_args g) {
+KERNEL eltwise_binary_dense(const __grid_constant__ struct gpu_binary_dense_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n / 4; i += thread_count()) {
         const float4 a = ((const float4 *) g.a)[i];

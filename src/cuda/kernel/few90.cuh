@@ -8,6 +8,7 @@
 // once per part. A round is one part of one batch.
 #pragma once
 
+#include "act_few.cuh"
 #include "few_args.h"
 #include "few_blocks.cuh"
 #include "gate.cuh"
@@ -351,11 +352,23 @@ template <class T> LANE void few_copy_columns(const few_args &a, const few_work<
     }
 }
 
+// Starts a copy of a box of the tensor map to shared memory, and counts it at bar when complete. x: in units of 8 bytes.
+LANE void few_box_copy(uint32_t to, const cuda_tensor_map *map, int x, int row, uint32_t bar) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+                 "[%4];\n" ::"r"(to),
+                 "l"(map), "r"(x), "r"(row), "r"(bar)
+                 : "memory");
+}
+
 // Copies a share of the rows of all tiles. Called by one thread of each of FEW_COPIERS warps. Units are the steps of all tiles in
 // order. A single warp could not issue the copies fast enough.
 template <class T> LANE void few_produce(const few_args &a, const few_work<T> &w, int share) {
     enum { ROWS = FEW_ROWS / FEW_COPIERS };
+    static_assert(ROWS == 8, "a box has 8 rows, and with a gate a share is one matrix");
     const int row_bytes = (int) ((int64_t) a.k * T::ROW_BYTES / T::CH);
+    for (int i = 0; i < a.n_parts && a.has_maps; i++) {
+        asm volatile("prefetch.tensormap [%0];\n" ::"l"(&a.maps[i]) : "memory");
+    }
     if (!a.w_const && a.wait) {
         wait_for_previous();
     }
@@ -367,9 +380,12 @@ template <class T> LANE void few_produce(const few_args &a, const few_work<T> &w
         for (int i = 0; i < w.tiles_of(round); i++) {
             few_tile tile;
             tile.find(a, w.tile_at(round, i));
+            const bool has_gate = a.glu != MV_GLU_NONE;
+            const cuda_tensor_map *map = &a.maps[has_gate ? share : tile.part];
+            const int box_row = has_gate ? tile.row : tile.row + share * ROWS;
             const char *row[ROWS];
 #pragma unroll
-            for (int r = 0; r < ROWS; r++) {
+            for (int r = 0; r < ROWS && !a.has_maps; r++) {
                 row[r] = tile.at(a, share * ROWS + r) + part * a.part_steps * T::STEP_BYTES;
             }
             for (int s = 0; s < w.steps_of(a, part); s++) {
@@ -381,18 +397,22 @@ template <class T> LANE void few_produce(const few_args &a, const few_work<T> &w
                 } else {
                     n_copied++;
                 }
-                bar_expect(bar, ROWS * size);
                 const uint32_t to = w.bars.base + w.ring_off + stage * few_work<T>::STAGE + share * ROWS * T::PITCH;
+                bar_expect(bar, a.has_maps ? ROWS * T::PITCH : ROWS * size);
+                if (a.has_maps) {
+                    few_box_copy(to, map, from / 8, box_row, bar);
+                } else {
 #pragma unroll
-                for (int r = 0; r < ROWS; r++) {
-                    bulk_copy(to + r * T::PITCH, row[r], size, bar);
-                    row[r] += T::STEP_BYTES;
+                    for (int r = 0; r < ROWS; r++) {
+                        bulk_copy(to + r * T::PITCH, row[r], size, bar);
+                        row[r] += T::STEP_BYTES;
+                    }
                 }
                 if (++stage == a.n_stages) {
                     stage = 0, lap ^= 1;
                 }
                 // The columns follow as soon as the ring is full.
-                if (++unit == min(n_units, a.n_stages) && share == 0) {
+                if (++unit == min(n_units, a.n_stages) && share == 0 && a.x == NULL) {
                     few_copy_columns<T>(a, w, round);
                 }
             }
@@ -456,6 +476,72 @@ template <class T> LANE void few_finish_all(const few_args &a, const few_work<T>
     }
 }
 
+LANE void few_warps_sync() { // of the warps that multiply
+    asm volatile("bar.sync 1, %0;\n" ::"n"(FEW_WARPS * 32) : "memory");
+}
+
+// Converts the columns in shared memory. Called by the warps that multiply.
+template <class T> LANE void few_convert(const few_args &a, const few_work<T> &w, char *smem, int warp, int lane) {
+    enum { TOGETHER = 4 };                                    // columns whose loads overlap
+    float *sums = reinterpret_cast<float *>(smem + FEW_HEAD); // [column][warp] sums of squares; later the sums of tiles
+    if (a.wait) {
+        wait_for_previous();
+    }
+    for (int col0 = 0; col0 < a.n && a.norm != NULL; col0 += TOGETHER) {
+        float sum[TOGETHER] = {0, 0, 0, 0};
+        for (int c = warp; c < w.n_chunks; c += FEW_WARPS) {
+            float v[TOGETHER][8];
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++) {
+                const act_source x = {a.x + min(col0 + i, a.n - 1) * a.x_col, NULL, NULL, 0.0f, 0, MV_GLU_NONE};
+                x.eight(c * 32 + lane, a.k, v[i]);
+            }
+#pragma unroll
+            for (int i = 0; i < TOGETHER * 8; i++) {
+                sum[i / 8] += v[i / 8][i % 8] * v[i / 8][i % 8];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+#pragma unroll
+            for (int j = 16; j > 0; j /= 2) {
+                sum[i] += __shfl_xor_sync(~0u, sum[i], j);
+            }
+            if (lane == 0 && col0 + i < a.n) {
+                sums[(col0 + i) * FEW_WARPS + warp] = sum[i];
+            }
+        }
+    }
+    if (a.norm != NULL) {
+        few_warps_sync();
+    }
+    for (int col0 = 0; col0 < a.n; col0 += TOGETHER) {
+        float inverse[TOGETHER] = {0, 0, 0, 0};
+        for (int i = 0; i < TOGETHER && a.norm != NULL; i++) {
+            float sum = 0.0f;
+            for (int j = 0; j < FEW_WARPS; j++) {
+                sum += sums[min(col0 + i, a.n - 1) * FEW_WARPS + j];
+            }
+            inverse[i] = 1.0f / sqrtf(sum / (float) a.k + a.eps);
+        }
+        for (int c = warp; c < w.n_chunks; c += FEW_WARPS) {
+            float v[TOGETHER][8];
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++) {
+                const act_source x = {a.x + min(col0 + i, a.n - 1) * a.x_col, NULL, a.norm, inverse[i], 0, MV_GLU_NONE};
+                x.eight(c * 32 + lane, a.k, v[i]);
+            }
+#pragma unroll
+            for (int i = 0; i < TOGETHER; i++) {
+                if (col0 + i < a.n) {
+                    act_record_8(v[i], col0 + i, a.n, smem + w.columns_off + c * w.record, lane);
+                }
+            }
+        }
+    }
+    few_warps_sync();
+}
+
 template <class T> LANE void few_multiply(const few_args &a, const few_work<T> &w, char *smem, int warp, int lane) {
     few_lane<T::NB> l;
     l.init(lane, w.n);
@@ -472,8 +558,10 @@ template <class T> LANE void few_multiply(const few_args &a, const few_work<T> &
                 acc[j] = 0.0f;
             }
             for (int s = 0; s < n_steps; s++) {
-                bar_wait(w.bars.columns(s), round & 1); // in every round, so that no warp is two rounds ahead of the barrier
-                if (turn == group) {                    // n_stages is even, so a group always waits for the same stages
+                if (a.x == NULL) {
+                    bar_wait(w.bars.columns(s), round & 1); // in every round, so that no warp is two rounds ahead of the barrier
+                }
+                if (turn == group) { // n_stages is even, so a group always waits for the same stages
                     const int chunk = (part * a.part_steps + s) * FEW_CHUNKS + c;
                     bar_wait(w.bars.full(stage), lap);
                     if (chunk < w.n_chunks) {
@@ -520,6 +608,9 @@ template <class T> LANE void few(const few_args &a) {
     }
     __syncthreads();
     if (warp < FEW_WARPS) {
+        if (!T::IS_DENSE && a.x != NULL) {
+            few_convert<T>(a, w, smem, warp, lane);
+        }
         few_multiply<T>(a, w, smem, warp, lane);
     } else if (warp < FEW_WARPS + FEW_PLACES) {
         few_finish_all<T>(a, w, smem, warp - FEW_WARPS, lane);
@@ -537,7 +628,11 @@ template <class T> LANE void few(const few_args &a) {
     extern "C" __global__ void __launch_bounds__(FEW_THREADS, 1) few90_##name(const __grid_constant__ few_args a) { \
         FEW90(type, a); \
     }
-// Kernels for up to 8 and up to 16 columns.
+// Kernels for up to 8 and up to 16 columns. type: a template with the number of column groups.
 #define FEW90_KERNELS(name, type) \
     FEW90_KERNEL(name##_8, type<1>) \
     FEW90_KERNEL(name##_16, type<2>)
+// Kernels for the block format that few_##name decodes.
+#define FEW90_FORMAT(name) \
+    template <int NB> using type_##name = few_8<few_##name, NB>; \
+    FEW90_KERNELS(name, type_##name)

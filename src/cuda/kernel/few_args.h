@@ -2,6 +2,7 @@
 // few_args.h: arguments of products with 2 to 16 columns on sm_90a (few90.cuh), and of the conversion of their columns (act_few.cu).
 #pragma once
 
+#include "cuda/kernel/tensor_map.h"
 #include "mv_args.h"
 
 #include <stdint.h>
@@ -10,7 +11,7 @@
 // 256 elements of a block format or 64 elements of dense weights. FEW_WARPS: warps that multiply.
 // FEW_COPIERS: warps that copy. FEW_STAGES: largest number of steps in shared memory at the same time. FEW_STEPS: largest number of steps of the columns in shared memory.
 // FEW_BATCH: tiles that a block processes at a time, if the columns do not fit into shared memory.
-enum { FEW_ROWS = 16, FEW_CHUNKS = 8, FEW_WARPS = 16, FEW_COPIERS = 2, FEW_STAGES = 8, FEW_STEPS = 64, FEW_BATCH = 8 };
+enum { FEW_ROWS = 16, FEW_CHUNKS = 8, FEW_WARPS = 16, FEW_COPIERS = 2, FEW_STAGES = 12, FEW_STEPS = 64, FEW_BATCH = 8 };
 // FEW_HEAD: bytes of shared memory for barriers. FEW_FIXED: bytes for barriers and for the sums of tiles. FEW_PLACES: tiles whose
 // sums are in shared memory at the same time; each place has a warp that adds the sums. nb: groups of 8 columns: 1 or 2.
 enum { FEW_HEAD = 1024, FEW_PLACES = 2, FEW_THREADS = (FEW_WARPS + FEW_PLACES + FEW_COPIERS) * 32 };
@@ -48,6 +49,7 @@ struct act_few_args {
 // Strides are in bytes for w, in floats for y and add. If add is not NULL, n_parts is 1 and y = sum + add. If glu is not
 // MV_GLU_NONE, n_parts is 2 and y[0] = act(sum of matrix 0) * sum of matrix 1.
 struct few_args {
+    struct cuda_tensor_map maps[MV_PARTS]; // if has_maps: of the matrices. A box is 8 rows of a step
     const char *w[MV_PARTS];
     float *y[MV_PARTS];
     int m[MV_PARTS];
@@ -56,11 +58,18 @@ struct few_args {
     const float *scale, *add;
     int64_t w_row, y_col[MV_PARTS], add_col;
     int k, n;
-    int rest;       // dense weights only: the columns are followed by their rounding residuals
+    int rest; // dense weights only: the columns are followed by their rounding residuals
+    // If x is not NULL: each block converts the columns x (f32) itself, after an optional norm; `records` is not used. Requires
+    // block formats, and all columns in shared memory.
+    const char *x;
+    const float *norm;
+    int64_t x_col; // byte stride
+    float eps;
     int glu;        // enum mv_glu
     int n_tiles;    // of all matrices
     int part_steps; // steps of the columns that are in shared memory at the same time
     int n_stages;   // even
+    int has_maps;   // rows are copied in boxes, not one by one
     int w_const;    // no kernel of this graph writes w
     int wait;
 };

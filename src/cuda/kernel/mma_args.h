@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+enum { ACT_THREADS = 1024 }; // most threads per block of act_tiles
+
 // Arguments of act_tiles, which converts columns to f16. z: index of a product in a batch.
 // Layout: [z][column / nt][k / 64][column % nt][64]. k is padded to a multiple of 256.
 // In each run of 16 elements, the even elements come first. The 16-byte pieces of each 128 bytes are swizzled (wgmma.cuh).

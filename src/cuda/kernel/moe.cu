@@ -2,13 +2,13 @@
 // moe.cu: selects the experts of tokens, and adds the results of a token's experts.
 
 #include "cuda/kernel/common.cuh"
-#include "cuda/kernel/moe.h"
+#include "gpu/kernel/moe.h"
 
 #define PER_LANE (ROUTER_EXPERTS / 32)
 
 // One warp per token. Lane l holds the experts l + 32 j. The order of equal values, and of NaN, is that of ARGSORT: NaN first,
 // then the smaller index.
-KERNEL moe_router(const __grid_constant__ struct cuda_router_args g) {
+KERNEL moe_router(const __grid_constant__ struct gpu_router_args g) {
     dep_begin();
     const int64_t t = (int64_t) blockIdx.x * blockDim.y + threadIdx.y;
     const int lane = threadIdx.x;
@@ -82,7 +82,7 @@ KERNEL moe_router(const __grid_constant__ struct cuda_router_args g) {
     }
 }
 
-KERNEL moe_sum(const __grid_constant__ struct cuda_expert_sum_args g) {
+KERNEL moe_sum(const __grid_constant__ struct gpu_expert_sum_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n / 4 * g.n_tokens; i += thread_count()) {
         const int64_t t = i / (g.n / 4), e = i % (g.n / 4);

@@ -2,19 +2,19 @@
 // norm.cu: norms and softmax over rows, one block per row. norm_fours keeps rows of up to 16 Ki floats in registers.
 
 #include "cuda/kernel/common.cuh"
-#include "cuda/kernel/norm.h"
+#include "gpu/kernel/norm.h"
 
 struct row_at {
     int64_t i1, i2, i3;
 };
-DEV row_at row_of(const struct cuda_view &v, int64_t ir) {
+DEV row_at row_of(const struct gpu_view &v, int64_t ir) {
     const int64_t i1 = ir % v.ne[1], rest = ir / v.ne[1];
     return {i1, rest % v.ne[2], rest / v.ne[2]};
 }
-DEV char *row_start(const struct cuda_view &v, const row_at &r) {
+DEV char *row_start(const struct gpu_view &v, const row_at &r) {
     return at(v, 0, r.i1, r.i2, r.i3);
 }
-DEV char *row_start_repeat(const struct cuda_view &v, const row_at &r) {
+DEV char *row_start_repeat(const struct gpu_view &v, const row_at &r) {
     return at_repeat(v, {0, r.i1, r.i2, r.i3});
 }
 
@@ -26,7 +26,7 @@ DEV float norm_scale(int what, float sum_sq, int64_t n, float eps) {
 }
 
 // For rows with any strides.
-KERNEL norm_any(const __grid_constant__ struct cuda_norm_args g) {
+KERNEL norm_any(const __grid_constant__ struct gpu_norm_args g) {
     dep_begin();
     const int64_t n = g.dst.ne[0];
     const row_at r = row_of(g.dst, blockIdx.x);
@@ -72,7 +72,7 @@ DEV float dot4(float4 v) { // sum of squares
 }
 
 // Requires contiguous rows of 4 * n4 floats at multiples of 16 bytes, n4 <= 4 * blockDim.x. The same holds for mul, add and b.
-KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
+KERNEL norm_fours(const __grid_constant__ struct gpu_norm_args g) {
     const int n4 = (int) (g.dst.ne[0] / 4);
     float4 v[4], m[4], p[4]; // loaded together with the row, so that the thread waits once
     const row_at r = row_of(g.dst, blockIdx.x);
@@ -120,7 +120,7 @@ KERNEL norm_fours(const __grid_constant__ struct cuda_norm_args g) {
     }
 }
 
-KERNEL group_norm(const __grid_constant__ struct cuda_group_norm_args g) {
+KERNEL group_norm(const __grid_constant__ struct gpu_group_norm_args g) {
     dep_begin();
     const int64_t i3 = blockIdx.x / g.n_groups, c0 = blockIdx.x % g.n_groups * g.n_each;
     const int64_t c1 = min(c0 + g.n_each, g.dst.ne[2]);
@@ -144,14 +144,14 @@ KERNEL group_norm(const __grid_constant__ struct cuda_group_norm_args g) {
     }
 }
 
-DEV float head_slope(const struct cuda_softmax_args &g, int64_t head) {
+DEV float head_slope(const struct gpu_softmax_args &g, int64_t head) {
     if (!(g.max_bias > 0.0f)) {
         return 1.0f;
     }
     return head < g.n_head_log2 ? powf(g.m0, (float) (head + 1)) : powf(g.m1, (float) (2 * (head - g.n_head_log2) + 1));
 }
 
-KERNEL soft_max(const __grid_constant__ struct cuda_softmax_args g) {
+KERNEL soft_max(const __grid_constant__ struct gpu_softmax_args g) {
     dep_begin();
     const int64_t n = g.dst.ne[0];
     const row_at r = row_of(g.dst, blockIdx.x);

@@ -165,7 +165,7 @@ DEV void quantize(const float *x, block_mxfp4 *y) {
     }
 }
 
-// Quantises 32 floats to elements i to i + 31 of a dense row. type: one that cuda_can_quantise accepts.
+// Quantises 32 floats to elements i to i + 31 of a dense row. type: one that gpu_can_quantise accepts.
 DEV void row_quantize(const float *x, char *row, int type, int64_t i) {
     switch (type) {
         case GGML_TYPE_Q8_0: quantize(x, (block_q8_0 *) row + i / 32); break;

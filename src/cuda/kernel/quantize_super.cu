@@ -501,7 +501,7 @@ DEV void super_quantize(super_work *w, char *row, int type, int64_t i, int lane)
 }
 
 // Like rows_set_blocks, for blocks of g.dst_block elements.
-KERNEL __launch_bounds__(SUPER_WARPS * 32) rows_set_super(const __grid_constant__ struct cuda_rows_args g) {
+KERNEL __launch_bounds__(SUPER_WARPS * 32) rows_set_super(const __grid_constant__ struct gpu_rows_args g) {
     __shared__ super_work works[SUPER_WARPS];
     dep_begin();
     super_work *w = &works[threadIdx.x / 32];
@@ -524,7 +524,7 @@ KERNEL __launch_bounds__(SUPER_WARPS * 32) rows_set_super(const __grid_constant_
 }
 
 // Like copy_narrow, for blocks of g.dst_block elements.
-KERNEL __launch_bounds__(SUPER_WARPS * 32) copy_narrow_super(const __grid_constant__ struct cuda_copy_args g) {
+KERNEL __launch_bounds__(SUPER_WARPS * 32) copy_narrow_super(const __grid_constant__ struct gpu_copy_args g) {
     __shared__ super_work works[SUPER_WARPS];
     dep_begin();
     super_work *w = &works[threadIdx.x / 32];

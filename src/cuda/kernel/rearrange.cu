@@ -3,7 +3,7 @@
 // their index.
 
 #include "cuda/kernel/common.cuh"
-#include "cuda/kernel/rearrange.h"
+#include "gpu/kernel/rearrange.h"
 
 DEV int64_t wrap(int64_t i, int64_t n) {
     const int64_t r = i % n;
@@ -11,7 +11,7 @@ DEV int64_t wrap(int64_t i, int64_t n) {
 }
 
 // Returns the address of the source of element x; NULL: the element is zero.
-DEV const char *source_of(const struct cuda_rearrange_args &g, at4 x) {
+DEV const char *source_of(const struct gpu_rearrange_args &g, at4 x) {
     switch (g.what) {
         case GGML_OP_REPEAT: return at_repeat(g.a, x);
         case GGML_OP_CONCAT: { // p[0]: dimension
@@ -53,7 +53,7 @@ DEV const char *source_of(const struct cuda_rearrange_args &g, at4 x) {
     }
 }
 
-KERNEL place_any(const __grid_constant__ struct cuda_rearrange_args g) {
+KERNEL place_any(const __grid_constant__ struct gpu_rearrange_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -71,7 +71,7 @@ KERNEL place_any(const __grid_constant__ struct cuda_rearrange_args g) {
     }
 }
 
-KERNEL place_band(const __grid_constant__ struct cuda_band_args g) {
+KERNEL place_band(const __grid_constant__ struct gpu_band_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -81,7 +81,7 @@ KERNEL place_band(const __grid_constant__ struct cuda_band_args g) {
 }
 
 // The op driver refuses parts whose rows overlap, so no two threads write the same element.
-KERNEL place_part(const __grid_constant__ struct cuda_part_args g) {
+KERNEL place_part(const __grid_constant__ struct gpu_part_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.b.ne);
@@ -94,7 +94,7 @@ KERNEL place_part(const __grid_constant__ struct cuda_part_args g) {
 }
 
 // ADD_ID: adds the row of b that the index in c selects. ADD1: adds one number.
-KERNEL place_add_id(const __grid_constant__ struct cuda_op_args g) {
+KERNEL place_add_id(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -109,7 +109,7 @@ KERNEL place_add_id(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-DEV float timestep(const struct cuda_op_args &g, int64_t i0, int64_t i1) {
+DEV float timestep(const struct gpu_op_args &g, int64_t i0, int64_t i1) {
     const int64_t half = g.dst.ne[0] / 2;
     if (i0 >= 2 * half) {
         return 0.0f;
@@ -120,7 +120,7 @@ DEV float timestep(const struct cuda_op_args &g, int64_t i0, int64_t i1) {
 }
 
 // ARANGE and TIMESTEP_EMBEDDING, whose elements depend on their index, and ADD_REL_POS.
-KERNEL place_made(const __grid_constant__ struct cuda_op_args g) {
+KERNEL place_made(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);

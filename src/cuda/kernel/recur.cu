@@ -3,7 +3,7 @@
 // (RWKV_WKV6, GATED_LINEAR_ATTN). Lines are independent. One warp keeps one line in registers over all tokens of a sequence.
 
 #include "cuda/kernel/dequant.cuh"
-#include "cuda/kernel/recur.h"
+#include "gpu/kernel/recur.h"
 
 #define PER_LANE 8 // elements of a line per lane, so d <= 256
 
@@ -11,7 +11,7 @@ struct line {
     float s[PER_LANE]; // s[i]: element lane + 32 i
 };
 // Returns the dot product of a line with x, to all lanes.
-DEV float sum_of(const struct cuda_recur_args &g, const line &l, const float *x, int lane) {
+DEV float sum_of(const struct gpu_recur_args &g, const line &l, const float *x, int lane) {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < PER_LANE; i++) {
@@ -23,7 +23,7 @@ DEV float sum_of(const struct cuda_recur_args &g, const line &l, const float *x,
 
 // Each step function updates line n with one token and returns the element of the result for this line.
 // x: sources of this token and head.
-DEV float step_columns(const struct cuda_recur_args &g, line &l, const float *const *x, int64_t n, int lane) {
+DEV float step_columns(const struct gpu_recur_args &g, line &l, const float *const *x, int64_t n, int lane) {
     const float *k = x[0], *r = x[2], v = x[1][n];
     float sum = 0.0f;
 #pragma unroll
@@ -42,7 +42,7 @@ DEV float step_columns(const struct cuda_recur_args &g, line &l, const float *co
     }
     return warp_sum(sum);
 }
-DEV float step_wkv7(const struct cuda_recur_args &g, line &l, const float *const *x, int64_t n, int lane) {
+DEV float step_wkv7(const struct gpu_recur_args &g, line &l, const float *const *x, int64_t n, int lane) {
     const float *r = x[0], *w = x[1], *k = x[2], v = x[3][n], *a = x[4], *b = x[5];
     const float sa = sum_of(g, l, a, lane);
 #pragma unroll
@@ -54,7 +54,7 @@ DEV float step_wkv7(const struct cuda_recur_args &g, line &l, const float *const
 }
 // q, k: vectors of this token and head; v: element of v for this line; gate: one or d numbers.
 DEV float step_delta(
-    const struct cuda_recur_args &g, line &l, const float *q, const float *k, float v, const float *gate, float beta, int lane) {
+    const struct gpu_recur_args &g, line &l, const float *q, const float *k, float v, const float *gate, float beta, int lane) {
 #pragma unroll
     for (int i = 0; i < PER_LANE; i++) {
         const int at = lane + 32 * i;
@@ -71,7 +71,7 @@ DEV float step_delta(
 }
 
 // blockIdx.x: index of a head of a sequence; blockIdx.y: group of blockDim.y lines.
-KERNEL recur(const __grid_constant__ struct cuda_recur_args g) {
+KERNEL recur(const __grid_constant__ struct gpu_recur_args g) {
     dep_begin();
     const int64_t n = (int64_t) blockIdx.y * blockDim.y + threadIdx.y, unit = blockIdx.x, seq = unit / g.n_head,
                   h = unit % g.n_head;
@@ -149,7 +149,7 @@ template <int D, int OP> struct lines_chunk {
     const char *at_r, *at_k, *at_g, *at_a, *at_b, *at_v, *at_beta;
     int64_t step_r, step_k, step_g, step, step_v, step_beta;
 
-    __device__ __forceinline__ void init(const struct cuda_recur_args &x, int64_t seq, int64_t h, int64_t line) {
+    __device__ __forceinline__ void init(const struct gpu_recur_args &x, int64_t seq, int64_t h, int64_t line) {
         const int e = threadIdx.x % D, t = threadIdx.x / D, t_v = threadIdx.x / LINES_ROWS;
         const int64_t n = line + threadIdx.x % LINES_ROWS, row = (seq * x.n_token + t) * x.n_head + h,
                       row_v = (seq * x.n_token + t_v) * x.n_head + h;
@@ -174,7 +174,7 @@ template <int D, int OP> struct lines_chunk {
     }
 
     // Loads a chunk from global memory into registers.
-    __device__ __forceinline__ void load(const struct cuda_recur_args &x, int64_t first) {
+    __device__ __forceinline__ void load(const struct gpu_recur_args &x, int64_t first) {
 #pragma unroll
         for (int j = 0; j < LOADS; j++) {
             const int64_t t = first + j * (LINES_THREADS / D);
@@ -194,7 +194,7 @@ template <int D, int OP> struct lines_chunk {
     }
 
     // Writes the chunk to shared memory.
-    __device__ __forceinline__ void store(const struct cuda_recur_args &x, shared &s, int64_t h) {
+    __device__ __forceinline__ void store(const struct gpu_recur_args &x, shared &s, int64_t h) {
 #pragma unroll
         for (int j = 0; j < LOADS; j++) {
             const int i = threadIdx.x + LINES_THREADS * j, t = i / D, e = i % D;
@@ -233,7 +233,7 @@ DEV void load_four(const float *from, float *to) {
 }
 
 // blockIdx.x: head of a sequence; blockIdx.y: group of LINES_ROWS lines. D is a multiple of LINES_ROWS. n_kept is at most 1.
-template <int D, int OP> DEV void recur_lines(const struct cuda_recur_args &x) {
+template <int D, int OP> DEV void recur_lines(const struct gpu_recur_args &x) {
     enum { N = D / 64, E = 4 * N }; // lane l has the elements 4 l to 4 l + 3 of each 64
     typedef lines_chunk<D, OP> chunk;
     __shared__ __align__(16) typename chunk::shared s;
@@ -330,10 +330,10 @@ template <int D, int OP> DEV void recur_lines(const struct cuda_recur_args &x) {
 }
 
 #define RECUR_LINES(name, op) \
-    extern "C" __global__ void __launch_bounds__(LINES_THREADS) name##_64(const __grid_constant__ struct cuda_recur_args g) { \
+    extern "C" __global__ void __launch_bounds__(LINES_THREADS) name##_64(const __grid_constant__ struct gpu_recur_args g) { \
         recur_lines<64, op>(g); \
     } \
-    extern "C" __global__ void __launch_bounds__(LINES_THREADS) name##_128(const __grid_constant__ struct cuda_recur_args g) { \
+    extern "C" __global__ void __launch_bounds__(LINES_THREADS) name##_128(const __grid_constant__ struct gpu_recur_args g) { \
         recur_lines<128, op>(g); \
     }
 RECUR_LINES(wkv6, GGML_OP_RWKV_WKV6)
@@ -343,7 +343,7 @@ RECUR_LINES(delta, GGML_OP_GATED_DELTA_NET)
 
 // ---- one thread per element ----
 
-KERNEL solve_tri(const __grid_constant__ struct cuda_op_args g) {
+KERNEL solve_tri(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const int64_t j = i % g.dst.ne[0], i2 = i / g.dst.ne[0] % g.dst.ne[2], i3 = i / (g.dst.ne[0] * g.dst.ne[2]);
@@ -378,7 +378,7 @@ DEV void comb_norm(float m[HC][HC], bool rows, float eps) {
 }
 
 // Each thread computes one token. f[0]: eps; p[1]: number of normalisation rounds.
-KERNEL hc_comb(const __grid_constant__ struct cuda_op_args g) {
+KERNEL hc_comb(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const float scale = *(const float *) at(g.b, 2, 0, 0, 0);
     for (int64_t t = thread_index(); t < g.a.ne[1]; t += thread_count()) {
@@ -409,7 +409,7 @@ KERNEL hc_comb(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-KERNEL hc_pre(const __grid_constant__ struct cuda_op_args g) {
+KERNEL hc_pre(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const bool gated = g.p[1] != 0;
     const float scale = g.p[0] == 0 && !gated ? 1.0f : g.f[0];
@@ -426,7 +426,7 @@ KERNEL hc_pre(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // a: new stream; b: old streams; c: post; d: comb, or absent.
-KERNEL hc_post(const __grid_constant__ struct cuda_op_args g) {
+KERNEL hc_post(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -442,7 +442,7 @@ KERNEL hc_post(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // One warp per key and token: the sum over heads of weight * max(0, q k), plus the mask. a: q; b: k; c: weights; d: mask.
-KERNEL lightning_indexer(const __grid_constant__ struct cuda_op_args g) {
+KERNEL lightning_indexer(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const int lane = threadIdx.x;
     for (int64_t i = (int64_t) blockIdx.x * blockDim.y + threadIdx.y; i < g.n; i += (int64_t) gridDim.x * blockDim.y) {

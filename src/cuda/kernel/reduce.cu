@@ -3,7 +3,7 @@
 // The order of the additions does not depend on how blocks are scheduled.
 
 #include "cuda/kernel/common.cuh"
-#include "cuda/kernel/reduce.h"
+#include "gpu/kernel/reduce.h"
 
 DEV double warp_sum_f64(double v) {
 #pragma unroll
@@ -25,7 +25,7 @@ DEV double block_sum_f64(double v) {
 }
 
 // Each block sums a part; then reduce_parts sums the parts.
-KERNEL reduce_all(const __grid_constant__ struct cuda_reduce_args g) {
+KERNEL reduce_all(const __grid_constant__ struct gpu_reduce_args g) {
     dep_begin();
     double sum = 0.0;
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -41,7 +41,7 @@ KERNEL reduce_all(const __grid_constant__ struct cuda_reduce_args g) {
         g.parts[blockIdx.x] = sum;
     }
 }
-KERNEL reduce_parts(const __grid_constant__ struct cuda_reduce_args g) {
+KERNEL reduce_parts(const __grid_constant__ struct gpu_reduce_args g) {
     dep_begin();
     double sum = 0.0;
     for (int i = threadIdx.x; i < g.n_parts; i += blockDim.x) {
@@ -57,14 +57,14 @@ KERNEL reduce_parts(const __grid_constant__ struct cuda_reduce_args g) {
     }
 }
 
-DEV int64_t row_of(const struct cuda_view &v, int64_t ir, int d) {
+DEV int64_t row_of(const struct gpu_view &v, int64_t ir, int d) {
     if (d == 1) {
         return ir % v.ne[1];
     }
     return d == 2 ? ir / v.ne[1] % v.ne[2] : ir / (v.ne[1] * v.ne[2]);
 }
 
-KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
+KERNEL reduce_rows(const __grid_constant__ struct gpu_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x, i1 = row_of(g.a, ir, 1), i2 = row_of(g.a, ir, 2), i3 = row_of(g.a, ir, 3);
     const char *row = at(g.a, 0, i1, i2, i3);
@@ -81,7 +81,7 @@ KERNEL reduce_rows(const __grid_constant__ struct cuda_reduce_args g) {
 
 // Finds the index of the largest element; of equal elements, the last. Elements before the last NaN do not count. One block per
 // row; each thread searches one stretch of consecutive elements.
-KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
+KERNEL reduce_argmax(const __grid_constant__ struct gpu_reduce_args g) {
     dep_begin();
     const int64_t ir = blockIdx.x;
     const char *row = at(g.a, 0, ir, 0, 0);
@@ -130,7 +130,7 @@ KERNEL reduce_argmax(const __grid_constant__ struct cuda_reduce_args g) {
 }
 
 // One block per row.
-KERNEL reduce_cumsum(const __grid_constant__ struct cuda_reduce_args g) {
+KERNEL reduce_cumsum(const __grid_constant__ struct gpu_reduce_args g) {
     __shared__ float warps[32];
     dep_begin();
     const int64_t ir = blockIdx.x, i1 = row_of(g.a, ir, 1), i2 = row_of(g.a, ir, 2), i3 = row_of(g.a, ir, 3);

@@ -4,9 +4,9 @@
 // rows are written directly into a cache, in its type.
 
 #include "cuda/kernel/common.cuh"
-#include "cuda/kernel/rope.h"
+#include "gpu/kernel/rope.h"
 
-DEV int section_of(const struct cuda_rope_args &g, int at) {
+DEV int section_of(const struct gpu_rope_args &g, int at) {
     const int32_t *s = g.sections;
     if (g.is_interleaved) {
         const int which = at % 3;
@@ -16,7 +16,7 @@ DEV int section_of(const struct cuda_rope_args &g, int at) {
 }
 
 // Returns the angle before scaling.
-DEV float angle_of(const struct cuda_rope_args &g, int i, int64_t token) {
+DEV float angle_of(const struct gpu_rope_args &g, int i, int64_t token) {
     int n_steps = i, section = 0;
     if (g.is_multi) {
         const int32_t *s = g.sections;
@@ -40,7 +40,7 @@ DEV float angle_of(const struct cuda_rope_args &g, int i, int64_t token) {
     return theta;
 }
 
-DEV float2 cos_sin(const struct cuda_rope_args &g, int i, int64_t token) {
+DEV float2 cos_sin(const struct gpu_rope_args &g, int i, int64_t token) {
     const float theta = angle_of(g, i, token);
     const float plain = g.factors != nullptr ? theta / *(const float *) (g.factors + i * g.factors_nb) : theta;
     const float scaled = g.freq_scale * plain;
@@ -52,10 +52,80 @@ DEV float2 cos_sin(const struct cuda_rope_args &g, int i, int64_t token) {
     }
     float s, c;
     sincosf(angle, &s, &c);
-    return make_float2(c * g.length, s * g.length * g.sin_sign);
+    return make_float2(c * g.magnitude, s * g.magnitude * g.sin_sign);
 }
 
-DEV void rope_rows(const struct cuda_rope_args &g) {
+// Row ir of a job. to: NULL if the row is not written.
+struct rope_row {
+    const char *from;
+    char *to;
+    int64_t token;
+};
+
+DEV rope_row row_at(const struct gpu_rope_args &g, int64_t ir) {
+    const uint32_t rest = (uint32_t) ir / (uint32_t) g.a.ne[1]; // n_rows is less than 2^31
+    const int64_t i1 = (uint32_t) ir % (uint32_t) g.a.ne[1], i2 = rest % (uint32_t) g.a.ne[2], i3 = rest / (uint32_t) g.a.ne[2];
+    rope_row row = {at(g.a, 0, i1, i2, i3), at(g.dst, 0, i1, i2, i3), i2};
+    if (g.numbers != nullptr) { // the heads of a token are contiguous in a row of the cache
+        const char *p = g.numbers + i2 * g.numbers_nb;
+        const int64_t number = g.numbers_are_64 ? *(const int64_t *) p : *(const int32_t *) p;
+        row.to = nullptr;
+        if (number >= 0 && number < g.to_ne1) {
+            row.to = g.dst.p + number * g.to_nb1 + i1 * g.a.ne[0] * g.dst.nb[0];
+        }
+    }
+    return row;
+}
+
+// Rows with a norm, one warp per row.
+DEV void rope_norm_rows(const struct gpu_rope_args &g) {
+    enum { PAIRS = GPU_ROPE_NORM_MAX / 2 / 32 }; // per lane
+    bool has_waited = g.is_early == 0;
+    dep_launch();
+    if (has_waited) {
+        dep_wait();
+    }
+    for (int64_t ir = (int64_t) blockIdx.x * blockDim.y + threadIdx.y; ir < g.n_rows; ir += (int64_t) gridDim.x * blockDim.y) {
+        const rope_row row = row_at(g, ir);
+        float2 cs[PAIRS], v[PAIRS];
+#pragma unroll
+        for (int p = 0; p < PAIRS; p++) {
+            const int i = threadIdx.x + 32 * p;
+            cs[p] = i < g.n_pairs ? cos_sin(g, i, row.token) : make_float2(0.0f, 0.0f);
+        }
+        if (!has_waited) {
+            dep_wait();
+            has_waited = true;
+        }
+        float sum = 0.0f;
+#pragma unroll
+        for (int p = 0; p < PAIRS; p++) {
+            const int i = threadIdx.x + 32 * p;
+            const int64_t j = g.is_halves ? i : 2 * i, k = j + g.n_apart;
+            v[p] = make_float2(0.0f, 0.0f);
+            if (i < g.n_pairs) {
+                v[p] = make_float2(*(const float *) (row.from + j * g.a.nb[0]), *(const float *) (row.from + k * g.a.nb[0]));
+            }
+            sum += v[p].x * v[p].x + v[p].y * v[p].y;
+        }
+        const float inverse = 1.0f / sqrtf(warp_sum(sum) / (float) g.a.ne[0] + g.eps);
+#pragma unroll
+        for (int p = 0; p < PAIRS; p++) {
+            const int i = threadIdx.x + 32 * p;
+            const int64_t j = g.is_halves ? i : 2 * i, k = j + g.n_apart;
+            if (i < g.n_pairs && row.to != nullptr) {
+                const float a = v[p].x * inverse * g.norm[j], b = v[p].y * inverse * g.norm[k];
+                store_number(row.to + j * g.dst.nb[0], g.dst.type, a * cs[p].x - b * cs[p].y);
+                store_number(row.to + k * g.dst.nb[0], g.dst.type, a * cs[p].y + b * cs[p].x);
+            }
+        }
+    }
+    if (!has_waited) { // must not end before the previous kernels: the next kernel waits only for this kernel
+        dep_wait();
+    }
+}
+
+DEV void rope_rows(const struct gpu_rope_args &g) {
     const int64_t ne0 = g.a.ne[0];
     bool has_waited = g.is_early == 0;
     dep_launch();
@@ -63,21 +133,14 @@ DEV void rope_rows(const struct cuda_rope_args &g) {
         dep_wait();
     }
     for (int64_t ir = (int64_t) blockIdx.x * blockDim.y + threadIdx.y; ir < g.n_rows; ir += (int64_t) gridDim.x * blockDim.y) {
-        const uint32_t rest = (uint32_t) ir / (uint32_t) g.a.ne[1]; // n_rows is less than 2^31
-        const int64_t i1 = (uint32_t) ir % (uint32_t) g.a.ne[1], i2 = rest % (uint32_t) g.a.ne[2],
-                      i3 = rest / (uint32_t) g.a.ne[2];
-        const char *x = at(g.a, 0, i1, i2, i3);
-        char *y = at(g.dst, 0, i1, i2, i3);
-        if (g.numbers != nullptr) { // the heads of a token are contiguous in a row of the cache
-            const char *p = g.numbers + i2 * g.numbers_nb;
-            const int64_t row = g.numbers_are_64 ? *(const int64_t *) p : *(const int32_t *) p;
-            if (row < 0 || row >= g.to_ne1) {
-                continue;
-            }
-            y = g.dst.p + row * g.to_nb1 + i1 * ne0 * g.dst.nb[0];
+        const rope_row row = row_at(g, ir);
+        const char *x = row.from;
+        char *y = row.to;
+        if (y == nullptr) {
+            continue;
         }
         for (int i = threadIdx.x; i < g.n_pairs; i += blockDim.x) {
-            const float2 cs = cos_sin(g, i, i2);
+            const float2 cs = cos_sin(g, i, row.token);
             const int64_t j = g.n_offs + (g.is_halves ? i : 2 * i), k = j + g.n_apart;
             if (!has_waited) {
                 dep_wait();
@@ -102,10 +165,15 @@ DEV void rope_rows(const struct cuda_rope_args &g) {
     }
 }
 
-KERNEL rope(const __grid_constant__ struct cuda_rope_args g) {
+KERNEL rope(const __grid_constant__ struct gpu_rope_args g) {
     rope_rows(g);
 }
 
-KERNEL rope_jobs(const __grid_constant__ struct cuda_rope_jobs g) {
-    rope_rows(g.job[blockIdx.y]);
+KERNEL rope_jobs(const __grid_constant__ struct gpu_rope_jobs g) {
+    const struct gpu_rope_args &job = g.job[blockIdx.y];
+    if (job.norm != nullptr) {
+        rope_norm_rows(job);
+    } else {
+        rope_rows(job);
+    }
 }

@@ -17,7 +17,7 @@ DEV void move(char *to, const char *from, int size) {
     }
 }
 
-KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
+KERNEL rows_get(const __grid_constant__ struct gpu_rows_args g) {
     dep_begin();
     for (int64_t ir = blockIdx.x; ir < g.n_rows; ir += gridDim.x) {
         const int64_t i1 = ir % g.dst.ne[1], i2 = ir / g.dst.ne[1] % g.dst.ne[2], i3 = ir / (g.dst.ne[1] * g.dst.ne[2]);
@@ -43,7 +43,7 @@ KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
 }
 
 // dst is f32, f16, bf16, or has the type of a.
-KERNEL rows_set(const __grid_constant__ struct cuda_rows_args g) {
+KERNEL rows_set(const __grid_constant__ struct gpu_rows_args g) {
     dep_begin();
     for (int64_t ir = blockIdx.x; ir < g.n_rows; ir += gridDim.x) {
         const int64_t i1 = ir % g.a.ne[1], i2 = ir / g.a.ne[1] % g.a.ne[2], i3 = ir / (g.a.ne[1] * g.a.ne[2]);
@@ -64,7 +64,7 @@ KERNEL rows_set(const __grid_constant__ struct cuda_rows_args g) {
 }
 
 // dst is quantised, in blocks of 32.
-KERNEL rows_set_blocks(const __grid_constant__ struct cuda_rows_args g) {
+KERNEL rows_set_blocks(const __grid_constant__ struct gpu_rows_args g) {
     dep_begin();
     const int64_t n_blocks = g.a.ne[0] / 32;
     for (int64_t ib = thread_index(); ib < n_blocks * g.n_rows; ib += thread_count()) {
@@ -86,7 +86,7 @@ KERNEL rows_set_blocks(const __grid_constant__ struct cuda_rows_args g) {
 // ---- copies ----
 
 // Copies elements or blocks of g.size bytes unchanged.
-KERNEL copy_as_is(const __grid_constant__ struct cuda_copy_args g) {
+KERNEL copy_as_is(const __grid_constant__ struct gpu_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         move(at(g.dst, place_of(i, g.dst, g.dst_index)), at(g.a, place_of(i, g.a, g.a_index)), g.size);
@@ -94,7 +94,7 @@ KERNEL copy_as_is(const __grid_constant__ struct cuda_copy_args g) {
 }
 
 // Converts elements of types without blocks, with one rounding.
-KERNEL copy_convert(const __grid_constant__ struct cuda_copy_args g) {
+KERNEL copy_convert(const __grid_constant__ struct gpu_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const float v = load_number(at(g.a, place_of(i, g.a, g.a_index)), g.a.type);
@@ -103,7 +103,7 @@ KERNEL copy_convert(const __grid_constant__ struct cuda_copy_args g) {
 }
 
 // Converts quantised elements to floats.
-KERNEL copy_widen(const __grid_constant__ struct cuda_copy_args g) {
+KERNEL copy_widen(const __grid_constant__ struct gpu_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = place_of(i, g.a, g.a_index);
@@ -113,7 +113,7 @@ KERNEL copy_widen(const __grid_constant__ struct cuda_copy_args g) {
 }
 
 // Quantises into blocks of 32, from any type. n counts blocks. A block of dst may come from several rows of a.
-KERNEL copy_narrow(const __grid_constant__ struct cuda_copy_args g) {
+KERNEL copy_narrow(const __grid_constant__ struct gpu_copy_args g) {
     dep_begin();
     for (int64_t ib = thread_index(); ib < g.n; ib += thread_count()) {
         float x[32];
@@ -126,7 +126,7 @@ KERNEL copy_narrow(const __grid_constant__ struct cuda_copy_args g) {
 }
 
 // Copies n contiguous words of 16 bytes.
-KERNEL copy_words(const __grid_constant__ struct cuda_copy_args g) {
+KERNEL copy_words(const __grid_constant__ struct gpu_copy_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         ((uint4 *) g.dst.p)[i] = ((const uint4 *) g.a.p)[i];
@@ -134,7 +134,7 @@ KERNEL copy_words(const __grid_constant__ struct cuda_copy_args g) {
 }
 
 // Transposes squares of 32 x 32 elements of 2 or 4 bytes. a is contiguous along axis 1, dst along axis 0.
-template <typename T> DEV void transpose(const struct cuda_copy_args &g) {
+template <typename T> DEV void transpose(const struct gpu_copy_args &g) {
     __shared__ T square[32][33];
     dep_begin();
     const int64_t i0 = (int64_t) blockIdx.x * 32, i1 = (int64_t) blockIdx.y * 32;
@@ -154,9 +154,9 @@ template <typename T> DEV void transpose(const struct cuda_copy_args &g) {
         }
     }
 }
-KERNEL copy_transpose_4(const __grid_constant__ struct cuda_copy_args g) {
+KERNEL copy_transpose_4(const __grid_constant__ struct gpu_copy_args g) {
     transpose<uint32_t>(g);
 }
-KERNEL copy_transpose_2(const __grid_constant__ struct cuda_copy_args g) {
+KERNEL copy_transpose_2(const __grid_constant__ struct gpu_copy_args g) {
     transpose<uint16_t>(g);
 }

@@ -4,7 +4,7 @@
 // elements are sorted in shared memory, longer rows in device memory with one launch per step.
 
 #include "cuda/kernel/common.cuh"
-#include "cuda/kernel/reduce.h"
+#include "gpu/kernel/reduce.h"
 
 DEV uint64_t key_of(float f, int64_t i, bool down) {
     f += 0.0f; // -0 becomes 0
@@ -15,17 +15,17 @@ DEV uint64_t key_of(float f, int64_t i, bool down) {
     }
     return (uint64_t) (down ? ~k : k) << 32 | (uint64_t) (uint32_t) i;
 }
-DEV const char *row_at(const struct cuda_view &v, int64_t ir) {
+DEV const char *row_at(const struct gpu_view &v, int64_t ir) {
     return at(v, 0, ir % v.ne[1], ir / v.ne[1] % v.ne[2], ir / (v.ne[1] * v.ne[2]));
 }
-DEV void store_index(const struct cuda_sort_args &g, int64_t ir, int64_t i, uint64_t key) {
+DEV void store_index(const struct gpu_sort_args &g, int64_t ir, int64_t i, uint64_t key) {
     const int64_t to = g.swap && g.dst.ne[0] > 1 && i < 2 ? 1 - i : i;
     if (i < g.dst.ne[0]) {
         *(int32_t *) (row_at(g.dst, ir) + to * g.dst.nb[0]) = (int32_t) (uint32_t) key;
     }
 }
 
-KERNEL sort_shared(const __grid_constant__ struct cuda_sort_args g) {
+KERNEL sort_shared(const __grid_constant__ struct gpu_sort_args g) {
     extern __shared__ uint64_t keys[];
     dep_begin();
     const int64_t ir = blockIdx.x, n = g.a.ne[0];
@@ -53,14 +53,14 @@ KERNEL sort_shared(const __grid_constant__ struct cuda_sort_args g) {
     }
 }
 
-KERNEL sort_fill(const __grid_constant__ struct cuda_sort_args g) {
+KERNEL sort_fill(const __grid_constant__ struct gpu_sort_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n_rows * g.n_pad; i += thread_count()) {
         const int64_t ir = i / g.n_pad, j = i % g.n_pad;
         g.keys[i] = j < g.a.ne[0] ? key_of(load_number(row_at(g.a, ir) + j * g.a.nb[0], g.a.type), j, g.down) : ~(uint64_t) 0;
     }
 }
-KERNEL sort_step(const __grid_constant__ struct cuda_sort_args g) {
+KERNEL sort_step(const __grid_constant__ struct gpu_sort_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n_rows * g.n_pad; i += thread_count()) {
         const int64_t at = i % g.n_pad, o = at ^ g.j;
@@ -73,7 +73,7 @@ KERNEL sort_step(const __grid_constant__ struct cuda_sort_args g) {
         }
     }
 }
-KERNEL sort_store(const __grid_constant__ struct cuda_sort_args g) {
+KERNEL sort_store(const __grid_constant__ struct gpu_sort_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n_rows * g.dst.ne[0]; i += thread_count()) {
         const int64_t ir = i / g.dst.ne[0], j = i % g.dst.ne[0];

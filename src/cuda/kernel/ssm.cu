@@ -4,7 +4,7 @@
 // scan_any for all other sizes. SSM_CONV is a convolution over the last tokens.
 
 #include "cuda/kernel/common.cuh"
-#include "cuda/kernel/ssm.h"
+#include "gpu/kernel/ssm.h"
 
 #include <float.h>
 
@@ -25,7 +25,7 @@ DEV float exp2_approx(float v) {
 
 // ---- SSM_SCAN: one warp per row of a head ----
 
-KERNEL scan_any(const __grid_constant__ struct cuda_scan_args g) {
+KERNEL scan_any(const __grid_constant__ struct gpu_scan_args g) {
     dep_begin();
     const int64_t d_state = g.s.ne[0], d_head = g.x.ne[0], n_head = g.x.ne[1], n_token = g.x.ne[2], n_seq = g.x.ne[3];
     const int64_t i = (int64_t) blockIdx.y * blockDim.y + threadIdx.y, seq = blockIdx.x / n_head, h = blockIdx.x % n_head;
@@ -86,7 +86,7 @@ KERNEL scan_any(const __grid_constant__ struct cuda_scan_args g) {
 // A chunk in registers, on the way from global to shared memory.
 struct scan_loads {
     float dt[LOADS], x[LOADS], b[LOADS_BC], c[LOADS_BC];
-    __device__ __forceinline__ void load(const struct cuda_scan_args &g, int64_t first, int64_t channel, int64_t seq) {
+    __device__ __forceinline__ void load(const struct gpu_scan_args &g, int64_t first, int64_t channel, int64_t seq) {
         const int64_t n_token = g.x.ne[2];
 #pragma unroll
         for (int j = 0; j < LOADS; j++) {
@@ -114,7 +114,7 @@ DEV float sum_of_four(const float *v, int q) {
 }
 
 // blockIdx.x: group of SCAN_CHANNELS channels; blockIdx.y: sequence. A channel is a head of one row.
-extern "C" __global__ void __launch_bounds__(128) scan_channels(const __grid_constant__ struct cuda_scan_args g) {
+extern "C" __global__ void __launch_bounds__(128) scan_channels(const __grid_constant__ struct gpu_scan_args g) {
     __shared__ float2 inputs[SCAN_CHUNK][SCAN_CHANNELS]; // step and x * step
     __shared__ float4 bs[SCAN_CHUNK][SCAN_STATES / 4], cs[SCAN_CHUNK][SCAN_STATES / 4];
     dep_begin();
@@ -196,7 +196,7 @@ template <int N> DEV void copies_wait() { // waits for all groups but the last N
 }
 
 // d_state is 64 N. blockIdx.x: head of a sequence; blockIdx.y: group of SCAN_ROWS rows.
-template <int N> DEV void scan_heads(const struct cuda_scan_args &g) {
+template <int N> DEV void scan_heads(const struct gpu_scan_args &g) {
     enum { D = 64 * N, FOURS = SCAN_TOKENS * D / 4 }; // FOURS: float4 of B, and of C, per chunk
     extern __shared__ float4 bc[];                    // [2 chunks][B, C][token][D / 4]
     __shared__ float decays[2][SCAN_TOKENS];
@@ -313,7 +313,7 @@ template <int N> DEV void scan_heads(const struct cuda_scan_args &g) {
 }
 
 #define SCAN_HEADS(d, n) \
-    extern "C" __global__ void __launch_bounds__(128) scan_heads_##d(const __grid_constant__ struct cuda_scan_args g) { \
+    extern "C" __global__ void __launch_bounds__(128) scan_heads_##d(const __grid_constant__ struct gpu_scan_args g) { \
         scan_heads<n>(g); \
     }
 SCAN_HEADS(64, 1)
@@ -323,7 +323,7 @@ SCAN_HEADS(256, 4)
 // ---- SSM_CONV ----
 
 // One thread per element, for any d_conv.
-KERNEL ssm_conv_any(const __grid_constant__ struct cuda_op_args g) {
+KERNEL ssm_conv_any(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne); // channel, token, sequence
@@ -336,7 +336,7 @@ KERNEL ssm_conv_any(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // Each thread computes CONV_TOKENS tokens of one channel. blockIdx.x: channels; blockIdx.y: tokens; blockIdx.z: sequence.
-template <int D> DEV void ssm_conv(const struct cuda_ssm_conv_args &g) {
+template <int D> DEV void ssm_conv(const struct gpu_ssm_conv_args &g) {
     dep_begin();
     const int64_t c = (int64_t) blockIdx.x * CONV_THREADS + threadIdx.x, seq = blockIdx.z;
     const int64_t n_token = g.dst.ne[1], first = (int64_t) blockIdx.y * CONV_TOKENS;
@@ -385,14 +385,14 @@ template <int D> DEV void ssm_conv(const struct cuda_ssm_conv_args &g) {
 
 #define SSM_CONV(d) \
     extern "C" __global__ void __launch_bounds__(CONV_THREADS) \
-        ssm_conv_##d(const __grid_constant__ struct cuda_ssm_conv_args g) { \
+        ssm_conv_##d(const __grid_constant__ struct gpu_ssm_conv_args g) { \
         ssm_conv<d>(g); \
     }
 SSM_CONV(2)
 SSM_CONV(3)
 SSM_CONV(4)
 
-KERNEL ssm_gate(const __grid_constant__ struct cuda_ssm_gate_args g) {
+KERNEL ssm_gate(const __grid_constant__ struct gpu_ssm_gate_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);

@@ -3,7 +3,7 @@
 
 #include "cuda/kernel/dequant.cuh"
 
-DEV const char *row_at(const struct cuda_view &v, int64_t ir) {
+DEV const char *row_at(const struct gpu_view &v, int64_t ir) {
     return at(v, 0, ir % v.ne[1], ir / v.ne[1] % v.ne[2], ir / (v.ne[1] * v.ne[2]));
 }
 DEV double block_sum_f64(double v) {
@@ -43,7 +43,7 @@ DEV double sum_of_exp(const float *x, int64_t n, float *max) {
 }
 
 // One block per row: sum over i of label[i] * log softmax(logits)[i]. g.a: logits; g.b: labels; g.n: elements per row.
-KERNEL loss_rows(const __grid_constant__ struct cuda_op_args g) {
+KERNEL loss_rows(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const float *x = (const float *) row_at(g.a, blockIdx.x), *label = (const float *) row_at(g.b, blockIdx.x);
     float max;
@@ -59,7 +59,7 @@ KERNEL loss_rows(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 // The loss is minus the mean of the sums of all rows. g.n: number of rows.
-KERNEL loss_sum(const __grid_constant__ struct cuda_op_args g) {
+KERNEL loss_sum(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     double sum = 0.0;
     for (int64_t i = threadIdx.x; i < g.n; i += blockDim.x) {
@@ -72,7 +72,7 @@ KERNEL loss_sum(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // One block per row: (softmax(logits) - labels) * gradient / number of rows. g.a: gradient; g.b: logits; g.c: labels.
-KERNEL loss_back(const __grid_constant__ struct cuda_op_args g) {
+KERNEL loss_back(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const float *x = (const float *) row_at(g.b, blockIdx.x), *label = (const float *) row_at(g.c, blockIdx.x);
     float *y = (float *) row_at(g.dst, blockIdx.x);
@@ -86,7 +86,7 @@ KERNEL loss_back(const __grid_constant__ struct cuda_op_args g) {
 
 // Gradients of softmax and RMS norm, one block per row. g.a: incoming gradient. SOFT_MAX_BACK: g.b: result; g.f[0]: scale.
 // RMS_NORM_BACK: g.b: source; g.f[0]: eps.
-KERNEL rows_back(const __grid_constant__ struct cuda_op_args g) {
+KERNEL rows_back(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const char *d = row_at(g.a, blockIdx.x), *x = row_at(g.b, blockIdx.x);
     char *y = (char *) row_at(g.dst, blockIdx.x);
@@ -107,7 +107,7 @@ KERNEL rows_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-KERNEL silu_back(const __grid_constant__ struct cuda_op_args g) {
+KERNEL silu_back(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -117,7 +117,7 @@ KERNEL silu_back(const __grid_constant__ struct cuda_op_args g) {
 }
 
 // Gradient of REPEAT: sums the elements of g.a that REPEAT copied from the same element.
-KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
+KERNEL repeat_back(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
@@ -137,7 +137,7 @@ KERNEL repeat_back(const __grid_constant__ struct cuda_op_args g) {
 
 // Row i of the result is the sum of the rows of g.a whose index in g.b is i. One thread per element, so that the order of the sum
 // is fixed.
-KERNEL get_rows_back(const __grid_constant__ struct cuda_op_args g) {
+KERNEL get_rows_back(const __grid_constant__ struct gpu_op_args g) {
     dep_begin();
     const int64_t n_ids = g.b.ne[0] * g.b.ne[1] * g.b.ne[2] * g.b.ne[3];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -153,13 +153,14 @@ KERNEL get_rows_back(const __grid_constant__ struct cuda_op_args g) {
     }
 }
 
-// g.a: weights; g.b: gradient; g.c, g.d: moments. p: hyperparameters, nb bytes apart: alpha, beta1, beta2, eps, weight decay,
+// g.a: weights; g.b: gradient; g.c, g.d: moments. s.p: hyperparameters, s.nb bytes apart: alpha, beta1, beta2, eps, weight decay,
 // bias corrections of the two moments.
-KERNEL step_adamw(const __grid_constant__ struct cuda_op_args g, const float *p, int64_t nb) {
+KERNEL step_adamw(const __grid_constant__ struct gpu_step_args s) {
+    const struct gpu_op_args &g = s.op;
     dep_begin();
     float q[7];
     for (int i = 0; i < 7; i++) {
-        q[i] = *(const float *) ((const char *) p + i * nb);
+        q[i] = *(const float *) ((const char *) s.p + i * s.nb);
     }
     const float keep = 1.0f - q[0] * q[4];
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
@@ -171,10 +172,11 @@ KERNEL step_adamw(const __grid_constant__ struct cuda_op_args g, const float *p,
         *w = *w * keep - q[0] * (*m * q[5]) / (sqrtf(*v * q[6]) + q[3]);
     }
 }
-// g.a: weights; g.b: gradient. p: alpha and weight decay, nb bytes apart.
-KERNEL step_sgd(const __grid_constant__ struct cuda_op_args g, const float *p, int64_t nb) {
+// g.a: weights; g.b: gradient. s.p: alpha and weight decay, s.nb bytes apart.
+KERNEL step_sgd(const __grid_constant__ struct gpu_step_args s) {
+    const struct gpu_op_args &g = s.op;
     dep_begin();
-    const float alpha = p[0], keep = 1.0f - alpha * *(const float *) ((const char *) p + nb);
+    const float alpha = s.p[0], keep = 1.0f - alpha * *(const float *) ((const char *) s.p + s.nb);
     for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
         const at4 x = g.index.d0.d != 0 ? index_split(i, g.index) : index_split(i, g.dst.ne);
         float *w = (float *) at(g.a, x);
@@ -183,7 +185,7 @@ KERNEL step_sgd(const __grid_constant__ struct cuda_op_args g, const float *p, i
 }
 
 // result[i, j] = sum over k of a[i, k] b[j, k]. Each block computes 16 x 16 elements.
-KERNEL out_prod(const __grid_constant__ struct cuda_op_args g) {
+KERNEL out_prod(const __grid_constant__ struct gpu_op_args g) {
     __shared__ float ta[16][17], tb[16][17];
     dep_begin();
     const int64_t i = (int64_t) blockIdx.x * 16 + threadIdx.x, j = (int64_t) blockIdx.y * 16 + threadIdx.y;

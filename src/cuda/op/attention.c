@@ -10,7 +10,8 @@
 
 #include "cuda/kernel/attn_args.h"
 
-#include "cuda/op/op.h"
+#include "cuda/cuda.h"
+#include "gpu/op/op.h"
 
 #include <math.h>
 
@@ -184,7 +185,7 @@ static void set_splits(const struct cuda_traits *traits, struct attn *a) {
     a->work = a->n_split > 1 ? (size_t) (a->n_split * a->n_rows * (a->v->ne[0] + 2)) * sizeof(float) : 0;
 }
 
-static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static struct attn attn_of(const struct gpu_device *dev, const struct ggml_tensor *op) {
     const struct cuda_traits *traits = cuda_traits(dev);
     struct attn a = {.q = op->src[0], .k = op->src[1], .v = op->src[2], .mask = op->src[3], .sinks = op->src[4]};
     const int64_t d = max_i64(a.k->ne[0], a.v->ne[0]), n_kv = a.k->ne[1], n_q = a.q->ne[1];
@@ -220,13 +221,13 @@ static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tens
     return a;
 }
 
-static bool attention_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static bool attention_supports(const struct gpu_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3], *sinks = op->src[4];
-    if (q == NULL || k == NULL || v == NULL || q->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 ||
-        !cuda_can_widen(k->type) || !cuda_can_widen(v->type)) {
+    if (q == NULL || k == NULL || v == NULL || q->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || !gpu_can_widen(k->type) ||
+        !gpu_can_widen(v->type)) {
         return false;
     }
-    const bool rows = (is_dense(k) || cuda_is_float(k->type)) && (is_dense(v) || cuda_is_float(v->type)) &&
+    const bool rows = (is_dense(k) || gpu_is_float(k->type)) && (is_dense(v) || gpu_is_float(v->type)) &&
                       q->ne[0] * (int64_t) max_size(q->nb[0], max_size(k->nb[0], v->nb[0])) < INT32_MAX &&
                       ggml_is_contiguous(op) && (k->type != GGML_TYPE_F32 || k->nb[1] % 4 == 0);
     const bool fits = q->ne[0] == k->ne[0] && k->ne[0] % 4 == 0 && v->ne[0] % 4 == 0 && k->ne[0] <= ATTN_WIDE &&
@@ -244,16 +245,15 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
 // The size suffices for this number of queries and keys and for any smaller number, which may use another kernel or more splits.
 // With several splits, set_splits() launches no more blocks than run at the same time. This limits the rows of all splits
 // together.
-static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static size_t attention_work_size(const struct gpu_device *dev, const struct ggml_tensor *op) {
     const struct attn a = attn_of(dev, op);
     const int64_t n_kv = a.k->ne[1];
     // BLOCKS_MAX blocks of attn per multiprocessor (48 rows) have at least as many rows as the blocks of attn_wide or attn_few.
     const int64_t rows = min_i64(a.n_rows * ATTN_SPLITS, BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS);
     const size_t split = n_kv > STEP ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
-    const size_t tiles = a.mask != NULL
-                             ? (size_t) (a.mask->ne[2] * a.mask->ne[3] * (cuda_round_up(a.q->ne[1], ROWS_90) / ROWS_90) *
-                                         (cuda_round_up(n_kv, 64) / 64))
-                             : 0;
+    const size_t tiles = a.mask != NULL ? (size_t) (a.mask->ne[2] * a.mask->ne[3] *
+                                                    (gpu_round_up(a.q->ne[1], ROWS_90) / ROWS_90) * (gpu_round_up(n_kv, 64) / 64))
+                                        : 0;
     return max_size(a.work, max_size(split, tiles));
 }
 
@@ -325,17 +325,18 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
 }
 
 // Describes t for copies of boxes. A box has k_rows rows of 64 f16, in the swizzled order that wgmma reads.
-static enum ggml_status set_map(struct cuda_run *r, const struct ggml_tensor *t, int k_rows, struct attn90_map *map) {
+static enum ggml_status set_map(struct gpu_run *r, const struct ggml_tensor *t, int k_rows, struct cuda_tensor_map *map) {
     enum { FLOAT16 = 6, SWIZZLE_128 = 3, PROMOTE_256 = 3 };
     const uint64_t dims[4] = {(uint64_t) t->ne[0], (uint64_t) t->ne[1], (uint64_t) t->ne[2], (uint64_t) t->ne[3]};
     const uint64_t strides[3] = {t->nb[1], t->nb[2], t->nb[3]};
     const uint32_t box[4] = {64, (uint32_t) k_rows, 1, 1}, steps[4] = {1, 1, 1, 1};
     const CUresult rc = cuda_api(r->dev)->TensorMapEncodeTiled(
         map, FLOAT16, 4, t->data, dims, strides, box, steps, 0, SWIZZLE_128, PROMOTE_256, 0);
-    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "encoding a tensor map of %s", t->name);
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS
+                              : cuda_fail((struct cuda_device *) r->dev, rc, "encoding a tensor map of %s", t->name);
 }
 
-static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struct attn_args *a, char *work) {
+static enum ggml_status run_many(struct gpu_run *r, const struct attn *p, struct attn_args *a, char *work) {
     struct attn90_args args;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (a->mask != NULL) {
@@ -351,8 +352,8 @@ static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struc
             .q_rows = ROWS_90,
             .k_rows = p->k_rows,
             .wait = 1};
-        const struct cuda_dims dims = cuda_grid(p->k_tiles, p->q_tiles, a->mask_ne2 * a->mask_ne3, 256, 0);
-        status = cuda_launch_one(r, "attn_mask", dims, &mask);
+        const struct gpu_dims dims = gpu_grid(p->k_tiles, p->q_tiles, a->mask_ne2 * a->mask_ne3, 256, 0);
+        status = gpu_launch(r, "attn_mask", dims, &mask);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
@@ -363,14 +364,14 @@ static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struc
         (status = set_map(r, p->v, p->k_rows, &args.v_map)) != GGML_STATUS_SUCCESS) {
         return status;
     }
-    const struct cuda_dims dims = cuda_grid(p->q_tiles, a->n_head, a->n_batch, 384, p->shared);
+    const struct gpu_dims dims = gpu_grid(p->q_tiles, a->n_head, a->n_batch, 384, p->shared);
     static const char *const names[3] = {"attn90_64", "attn90_128", "attn90_256"};
-    return cuda_launch_one(r, names[p->d / 128], dims, &args);
+    return gpu_launch(r, names[p->d / 128], dims, &args);
 }
 
-static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op) {
+static enum ggml_status attention_run(struct gpu_run *r, struct ggml_tensor *op) {
     const struct attn p = attn_of(r->dev, op);
-    char *work = p.work > 0 ? cuda_work(r, p.work) : NULL;
+    char *work = p.work > 0 ? gpu_work(r, p.work) : NULL;
     if (p.work > 0 && work == NULL) {
         return GGML_STATUS_FAILED;
     }
@@ -378,16 +379,16 @@ static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op
     if (p.many) {
         return run_many(r, &p, &a, work);
     }
-    const struct cuda_dims dims = cuda_grid(p.n_split, p.n_tiles * p.k->ne[2], a.n_batch, p.kernel.warps * 32, p.shared);
-    const enum ggml_status status = cuda_launch_one(r, p.kernel.name, dims, &a);
+    const struct gpu_dims dims = gpu_grid(p.n_split, p.n_tiles * p.k->ne[2], a.n_batch, p.kernel.warps * 32, p.shared);
+    const enum ggml_status status = gpu_launch(r, p.kernel.name, dims, &a);
     if (status != GGML_STATUS_SUCCESS || p.n_split <= 1) {
         return status;
     }
-    const struct cuda_dims join = cuda_grid(p.n_rows, 1, 1, 128, 0);
-    return cuda_launch_one(r, "attn_join", join, &a);
+    const struct gpu_dims join = gpu_grid(p.n_rows, 1, 1, 128, 0);
+    return gpu_launch(r, "attn_join", join, &a);
 }
 
-const struct cuda_op_entry cuda_ops_attention[] = {
+const struct gpu_op_entry cuda_ops_attention[] = {
     {GGML_OP_FLASH_ATTN_EXT, {.supports = attention_supports, .work_size = attention_work_size, .run = attention_run}},
-    CUDA_OPS_END,
+    GPU_OPS_END,
 };

@@ -5,6 +5,7 @@
 //   1             mv      the type has an mv kernel, and the column is f32 and fits into shared memory (cuda_is_vector, mv.c)
 //   1 to 8        mf      weights and columns are f32 and aligned to 16 bytes (can_run_floats)
 //   2 to 16       few90   the GPU has the sm_90a kernels, the type has a few90 kernel, the product is not a batch (cuda_is_few, few.c)
+//   17 to 32      mid90   the weights are f16 or bf16, otherwise as below
 //   17 or more    cuBLAS  cuBLAS is installed, the weights are dense, the columns are f32 and not a batch (can_run_blas)
 //   9 to 128      mid90   the GPU has the sm_90a kernels, the weights are not f32 and are aligned to 16 bytes (cuda_can_mid)
 //   129 or more   mid90   cuda_can_mid as above, and mma90 would have work for at most half of the multiprocessors
@@ -12,7 +13,7 @@
 //   17 or more    mmv     the GPU does not have the sm_90a kernels
 //   17 or more    mma90   none
 //
-// In the code, the limits are MF_COLS (8), CUDA_MID_MIN (8), CUDA_MM_WIDE (16) and CUDA_MID_MAX (128).
+// In the code, the limits are MF_COLS (8), CUDA_MID_MIN (8), CUDA_MM_WIDE (16), CUDA_DENSE_MAX (32) and CUDA_MID_MAX (128).
 // mmv, mid90 and mma90 read columns that were converted to f16 or bf16; mid90 and mma90 read them in tiles. cuBLAS reads
 // converted columns, too, unless the weights are f32. mv and mf read the columns unconverted. Converted columns stay in the arena
 // until another op uses the arena. If the next product has the same columns, it does not convert them again.
@@ -54,12 +55,12 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type) {
 
 // ---- columns ----
 
-bool cuda_can_mid(const struct cuda_device *dev, const struct ggml_tensor *w) {
+bool cuda_can_mid(const struct gpu_device *dev, const struct ggml_tensor *w) {
     return cuda_traits(dev)->has_kernels_90a && cuda_mm_type(w->type)->mid[0] != NULL &&
            ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0 && w->nb[1] < (1u << 26);
 }
 
-int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid) {
+int cuda_mm_tile(const struct gpu_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid) {
     const int nt_mma = t->mma_128 != NULL ? 128 : 256;
     const int64_t n_blocks = (m + 127) / 128 * ((n + nt_mma - 1) / nt_mma); // of mma90
     *is_mid = can_mid && n > CUDA_MID_MIN && (n <= CUDA_MID_MAX || n_blocks <= cuda_traits(dev)->n_sm / 2);
@@ -81,23 +82,28 @@ struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int
     // multiply them for few columns.
     struct cuda_columns c = {.nt = nt, .nz = nz, .rest = nt == 0 && n <= CUDA_MM_FEW && t->mmv != t->mmv_wide};
     c.rest |= nt == 0 && t->type == GGML_TYPE_F32;
-    c.n = nt > 0 ? cuda_round_up(n, nt) : n;
-    c.columns_size = (size_t) (nz * c.n * (c.rest ? 2 : 1) * cuda_round_up(k, 256)) * sizeof(uint16_t);
-    c.columns_size = (size_t) cuda_round_up((int64_t) c.columns_size, 256);
+    c.n = nt > 0 ? gpu_round_up(n, nt) : n;
+    c.columns_size = (size_t) (nz * c.n * (c.rest ? 2 : 1) * gpu_round_up(k, 256)) * sizeof(uint16_t);
+    c.columns_size = (size_t) gpu_round_up((int64_t) c.columns_size, 256);
     c.size = c.columns_size + (size_t) (nz * c.n) * sizeof(float);
     return c;
+}
+
+unsigned cuda_act_threads(int64_t k) {
+    const int64_t n = gpu_round_up((k + 255) / 256 * 16, 32);
+    return n <= ACT_THREADS ? (unsigned) n : 256;
 }
 
 // Converts the columns, unless the arena still holds them. Returns their address in the arena. Returns NULL if the launch failed or
 // the arena is too small.
 static char *columns_get(
-    struct cuda_run *r, const struct cuda_mm_type *t, const struct cuda_source *s, const struct cuda_columns *c) {
+    struct gpu_run *r, const struct cuda_mm_type *t, const struct cuda_source *s, const struct cuda_columns *c) {
     const struct ggml_tensor *x = s->x;
     const int kind = 1 + (c->nt << 3 | t->bf << 1 | c->rest);
     if (r->kept == s->as && r->kept_kind == kind) {
         return r->work;
     }
-    char *work = cuda_work(r, c->size);
+    char *work = gpu_work(r, c->size);
     if (work == NULL) {
         return NULL;
     }
@@ -122,8 +128,8 @@ static char *columns_get(
         .flat = c->nt == 0,
         .rest = c->rest,
         .wait = 1};
-    const struct cuda_dims dims = cuda_grid(c->n, c->nz, 1, 256, 0);
-    if (cuda_launch_one(r, "act_tiles", dims, &a) != GGML_STATUS_SUCCESS) {
+    const struct gpu_dims dims = gpu_grid(c->n, c->nz, 1, cuda_act_threads(x->ne[0]), 0);
+    if (gpu_launch(r, "act_tiles", dims, &a) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     r->kept = s->as;
@@ -139,15 +145,15 @@ static int64_t mmv_chunk(enum ggml_type t) { // elements per chunk; equals the c
 // Returns the warps per block. Each warp copies chunks of weights in advance into its own ring in shared memory. A stage of the
 // ring holds one chunk. The rings of 16 warps use twice as many bytes per stage as the rings of 8 warps. So 8 warps are used if
 // the GPU has little shared memory. f32 and q8_0 have the largest chunks, so they have only kernels with 8 warps.
-static int64_t mmv_warps(const struct cuda_run *r, enum ggml_type t) {
-    const bool has_room = r->traits->shared_max >= 200 * 1024;
+static int64_t mmv_warps(const struct gpu_run *r, enum ggml_type t) {
+    const bool has_room = cuda_traits(r->dev)->shared_max >= 200 * 1024;
     return t == GGML_TYPE_F32 || t == GGML_TYPE_Q8_0 || !has_room ? MMV_WARPS_LARGE : MMV_WARPS;
 }
 
-static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, const struct cuda_columns *c) {
+static enum ggml_status mmv_launch(struct gpu_run *r, const struct cuda_mm_type *t, mmv_args *a, const struct cuda_columns *c) {
     const int64_t chunk = mmv_chunk(t->type), warps = mmv_warps(r, t->type), n = min_i64(a->n, 8), fixed = MMV_FIXED(warps);
     const int64_t bytes = chunk / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
-    const int64_t stage = (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * warps, shared_max = (int64_t) r->traits->shared_max;
+    const int64_t stage = (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * warps, shared_max = (int64_t) cuda_traits(r->dev)->shared_max;
     const int64_t n_chunks = (a->k + chunk - 1) / chunk, parts = c->rest ? 2 : 1;
     int64_t k_part = n_chunks;
     while (fixed + parts * n * (k_part * chunk + 8) * 2 + 2 * stage > shared_max && k_part > 1) {
@@ -159,11 +165,10 @@ static enum ggml_status mmv_launch(struct cuda_run *r, const struct cuda_mm_type
     const int64_t useful_stages = ggml_is_quantized(t->type) && warps == MMV_WARPS ? 2 : 7;
     a->n_stages = (int) min_i64(max_stages, useful_stages);
     a->wait = 1;
-    const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm;
-    const struct cuda_dims dims =
-        cuda_grid(min_i64(tiles, blocks), (a->n + 7) / 8, c->nz, warps * 32, cols + a->n_stages * stage);
+    const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) cuda_traits(r->dev)->n_sm;
+    const struct gpu_dims dims = gpu_grid(min_i64(tiles, blocks), (a->n + 7) / 8, c->nz, warps * 32, cols + a->n_stages * stage);
     const char *kernel_16 = c->rest ? t->mmv : t->mmv_wide, *kernel_8 = c->rest ? t->mmv_8 : t->mmv_wide_8;
-    return cuda_launch_one(r, warps == MMV_WARPS ? kernel_16 : kernel_8, dims, a);
+    return gpu_launch(r, warps == MMV_WARPS ? kernel_16 : kernel_8, dims, a);
 }
 
 // Initialisers that all products with several columns have in common.
@@ -182,7 +187,7 @@ static size_t floats_shared(const struct ggml_tensor *x) { // bytes of the colum
 }
 
 // Returns whether mf can compute the product.
-static bool can_run_floats(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static bool can_run_floats(const struct gpu_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const uintptr_t bits =
         (uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3] | (uintptr_t) x->data | x->nb[1] | x->nb[2] | x->nb[3];
@@ -190,14 +195,14 @@ static bool can_run_floats(const struct cuda_device *dev, const struct ggml_tens
            floats_shared(x) <= cuda_traits(dev)->shared_max;
 }
 
-static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
+static enum ggml_status run_floats(struct gpu_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const mf_args a = {MM_OPERANDS(w, x, op), .x = x->data, .x_col = (int64_t) (x->nb[1] / sizeof(float)),
         .x_z2 = (int64_t) (x->nb[2] / sizeof(float)), .x_z3 = (int64_t) (x->nb[3] / sizeof(float)),
-        .w_const = cuda_is_const(r->graph, w), .wait = 1};
-    const int64_t n_turns = (a.m + MF_ROWS - 1) / MF_ROWS, max_blocks = r->traits->n_sm;
-    const struct cuda_dims dims = cuda_grid(min_i64(n_turns, max_blocks), 1, x->ne[2] * x->ne[3], MF_THREADS, floats_shared(x));
-    return cuda_launch_one(r, "mf_f32", dims, &a);
+        .w_const = gpu_is_const(r->graph, w), .wait = 1};
+    const int64_t n_turns = (a.m + MF_ROWS - 1) / MF_ROWS, max_blocks = cuda_traits(r->dev)->n_sm;
+    const struct gpu_dims dims = gpu_grid(min_i64(n_turns, max_blocks), 1, x->ne[2] * x->ne[3], MF_THREADS, floats_shared(x));
+    return gpu_launch(r, "mf_f32", dims, &a);
 }
 
 // ---- many columns ----
@@ -222,13 +227,14 @@ static int64_t mid_row_blocks(const mma_args *a, int64_t rows) {
     return n;
 }
 
-static struct mid_shape mid_shape_of(const struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a,
-    int64_t nz, int64_t row_groups, int64_t ranks) {
+static struct mid_shape mid_shape_of(const struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz,
+    int64_t row_groups, int64_t ranks) {
     const int64_t chunk = mmv_chunk(t->type), bytes = chunk / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
-    const int64_t pitch = (((bytes + 14) / 16 + 1) | 1) * 16, chunk_groups = MID_GROUPS / row_groups, n_sm = r->traits->n_sm;
+    const int64_t pitch = (((bytes + 14) / 16 + 1) | 1) * 16, chunk_groups = MID_GROUPS / row_groups,
+                  n_sm = cuda_traits(r->dev)->n_sm;
     const int64_t rows_size = MID_GROUPS * 64 * pitch, columns_size = chunk_groups * nt * chunk * 2;
     struct mid_shape s = {.row_groups = row_groups, .ranks = ranks, .stage = rows_size + columns_size};
-    s.n_stages = min_i64(((int64_t) r->traits->shared_max - MID_HEAD) / s.stage, MID_STAGES);
+    s.n_stages = min_i64(((int64_t) cuda_traits(r->dev)->shared_max - MID_HEAD) / s.stage, MID_STAGES);
     const int64_t n_blocks = mid_row_blocks(a, 64 * row_groups) * ranks * a->n_tiles * nz;
     // Not all multiprocessors can be part of large clusters (H200).
     const int64_t usable = ranks <= 2 ? n_sm : n_sm * (ranks == 4 ? 7 : 6) / 8;
@@ -239,10 +245,10 @@ static struct mid_shape mid_shape_of(const struct cuda_run *r, const struct cuda
     return s;
 }
 
-enum ggml_status cuda_mid_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) {
+enum ggml_status cuda_mid_tiles(struct gpu_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) {
     struct mid_shape best = {.n_stages = 0};
     for (int64_t row_groups = 1; row_groups <= MID_GROUPS; row_groups *= 2) {
-        for (int64_t ranks = 1; ranks <= min_i64(8, r->traits->n_sm); ranks *= 2) {
+        for (int64_t ranks = 1; ranks <= min_i64(8, cuda_traits(r->dev)->n_sm); ranks *= 2) {
             const struct mid_shape s = mid_shape_of(r, t, nt, a, nz, row_groups, ranks);
             if (s.n_stages >= 2 && (best.n_stages == 0 || s.cost < best.cost)) {
                 best = s;
@@ -253,31 +259,31 @@ enum ggml_status cuda_mid_tiles(struct cuda_run *r, const struct cuda_mm_type *t
     a->n_row_groups = (int) best.row_groups;
     a->n_stages = (int) best.n_stages;
     const int64_t sums = (int64_t) MID_GROUPS * nt * MID_PITCH * (int64_t) sizeof(float), rows = 64 * best.row_groups;
-    struct cuda_dims dims = cuda_grid(best.ranks, mid_row_blocks(a, rows), a->n_tiles * nz, MID_GROUPS * 128,
+    struct gpu_dims dims = gpu_grid(best.ranks, mid_row_blocks(a, rows), a->n_tiles * nz, MID_GROUPS * 128,
         MID_HEAD + max_i64(sums, best.n_stages * best.stage));
     dims.cluster = (unsigned) best.ranks;
     const int i = nt == 8 ? 0 : nt == 16 ? 1 : nt == 32 ? 2 : 3;
-    return cuda_launch_one(r, t->mid[i], dims, a);
+    return gpu_launch(r, t->mid[i], dims, a);
 }
 
-enum ggml_status cuda_mm_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) {
+enum ggml_status cuda_mm_tiles(struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) {
     const bool dense = !ggml_is_quantized(t->type);
     const int64_t chunk = dense ? 64 : 256, bytes = chunk / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
     const int64_t pitch = (((bytes + 14) / 16 + 1) | 1) * 16;
     const int64_t n_a = dense && t->type != GGML_TYPE_F32 ? 4 : 2, n_b = nt == 256 ? 4 : 6;
-    const struct cuda_dims dims =
-        cuda_grid(a->n_tiles, (a->m + 127) / 128, nz, 384, n_b * nt * 128 + n_a * pitch * 128 + 256 + 1024 + 64);
+    const struct gpu_dims dims =
+        gpu_grid(a->n_tiles, (a->m + 127) / 128, nz, 384, n_b * nt * 128 + n_a * pitch * 128 + 256 + 1024 + 64);
     if (nt == 128) {
-        return cuda_launch_one(r, t->mma_128, dims, a);
+        return gpu_launch(r, t->mma_128, dims, a);
     }
-    return cuda_launch_one(r, nt == 64 ? t->mma_64 : t->mma_256, dims, a);
+    return gpu_launch(r, nt == 64 ? t->mma_64 : t->mma_256, dims, a);
 }
 
 // ---- MUL_MAT ----
 
-static bool matmul_supports(CUDA_DEV, const struct ggml_tensor *op) {
+static bool matmul_supports(GPU_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    if (w == NULL || x == NULL || cuda_mm_type(w->type) == NULL || op->type != GGML_TYPE_F32 || !cuda_is_float(x->type)) {
+    if (w == NULL || x == NULL || cuda_mm_type(w->type) == NULL || op->type != GGML_TYPE_F32 || !gpu_is_float(x->type)) {
         return false;
     }
     const bool rows = w->nb[0] == ggml_type_size(w->type) && x->nb[0] == ggml_type_size(x->type) && op->nb[0] == sizeof(float);
@@ -291,22 +297,26 @@ static bool matmul_supports(CUDA_DEV, const struct ggml_tensor *op) {
 }
 
 // Returns whether cuBLAS computes the product: a single product (not a batch) of dense weights with many columns.
-static bool can_run_blas(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
+static bool can_run_blas(const struct gpu_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     return !ggml_is_quantized(t->type) && x->ne[1] > CUDA_MM_WIDE && x->ne[2] * x->ne[3] == 1 && x->type == GGML_TYPE_F32 &&
            w->nb[1] % ggml_type_size(w->type) == 0 && w->nb[1] / ggml_type_size(w->type) < INT32_MAX && cuda_blas_is_ready(dev);
 }
 
-static struct cuda_columns matmul_columns(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static struct cuda_columns blas_columns(const struct cuda_mm_type *t, const struct ggml_tensor *x) {
+    struct cuda_columns c = {.nt = 1, .plain = true, .n = x->ne[1], .nz = 1};
+    if (t->type != GGML_TYPE_F32) { // cuBLAS reads f32 columns unconverted
+        c.columns_size = (size_t) gpu_round_up(x->ne[1] * gpu_round_up(x->ne[0], 8) * (int64_t) sizeof(uint16_t), 256);
+    }
+    c.size = c.columns_size + CUDA_BLAS_WORK;
+    return c;
+}
+
+static struct cuda_columns matmul_columns(const struct gpu_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
-    if (can_run_blas(dev, t, op)) {
-        struct cuda_columns c = {.nt = 1, .plain = true, .n = x->ne[1], .nz = 1};
-        if (t->type != GGML_TYPE_F32) { // cuBLAS reads f32 columns unconverted
-            c.columns_size = (size_t) cuda_round_up(x->ne[1] * cuda_round_up(x->ne[0], 8) * (int64_t) sizeof(uint16_t), 256);
-        }
-        c.size = c.columns_size + CUDA_BLAS_WORK;
-        return c;
+    if (can_run_blas(dev, t, op) && (x->ne[1] > CUDA_DENSE_MAX || !cuda_can_mid(dev, op->src[0]))) {
+        return blas_columns(t, x);
     }
     bool is_mid;
     const int nt = cuda_mm_tile(dev, t, op->ne[0], x->ne[1], cuda_can_mid(dev, op->src[0]), &is_mid);
@@ -317,11 +327,14 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
 
 // Returns a size that suffices for the columns of this op and for any smaller number of columns, because graphs are reserved with
 // the largest number. A smaller number may select another kernel, which may need more memory.
-static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static size_t matmul_work_size(const struct gpu_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
     size_t size = cuda_is_vector(dev, t, op) ? 0 : matmul_columns(dev, op).size;
     size = max_size(size, cuda_few_work_size(t, x->ne[0], x->ne[1]));
+    if (can_run_blas(dev, t, op)) { // even if mid90 is chosen here, because the choice depends on the address of the weights
+        size = max_size(size, blas_columns(t, x).size);
+    }
     static const int64_t limits[] = {CUDA_MM_FEW, CUDA_MM_WIDE, CUDA_MID_MAX};
     for (size_t i = 0; i <= sizeof limits / sizeof limits[0]; i++) {
         const int64_t n = i < sizeof limits / sizeof limits[0] ? min_i64(limits[i], x->ne[1]) : x->ne[1];
@@ -342,7 +355,7 @@ static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_
     return size;
 }
 
-static enum ggml_status run_one(struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op) {
+static enum ggml_status run_one(struct gpu_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     mv_args a = {.w = {w->data},
         .y = {op->data},
@@ -360,11 +373,11 @@ static enum ggml_status run_one(struct cuda_run *r, const struct cuda_mm_type *t
         .ne2 = (int) x->ne[2],
         .r2 = (int) (x->ne[2] / w->ne[2]),
         .r3 = (int) (x->ne[3] / w->ne[3]),
-        .w_const = cuda_is_const(r->graph, w)};
+        .w_const = gpu_is_const(r->graph, w)};
     return cuda_mv(r, t, &a, x->ne[2] * x->ne[3]);
 }
 
-static enum ggml_status run_few90(struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op) {
+static enum ggml_status run_few90(struct gpu_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     few_args a = {.w = {w->data},
         .y = {op->data},
@@ -372,41 +385,41 @@ static enum ggml_status run_few90(struct cuda_run *r, const struct cuda_mm_type 
         .n_parts = 1,
         .w_row = (int64_t) w->nb[1],
         .y_col = {(int64_t) (op->nb[1] / sizeof(float))},
-        .w_const = cuda_is_const(r->graph, w)};
+        .w_const = gpu_is_const(r->graph, w)};
     return cuda_few(r, t, &a, &(struct cuda_source){.x = x, .as = x});
 }
 
 static enum ggml_status run_few(
-    struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
+    struct gpu_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const int64_t kpad = cuda_round_up(x->ne[0], 256);
+    const int64_t kpad = gpu_round_up(x->ne[0], 256);
     const uintptr_t starts = (uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3];
     mmv_args a = {MM_OPERANDS(w, x, op), .xh = (const uint16_t *) columns, .scale = (const float *) (columns + c->columns_size),
         .xh_col = kpad, .xh_z = kpad * x->ne[1] * (c->rest ? 2 : 1), .xh_rest = x->ne[1], .scale_z = x->ne[1],
         .w_fours = starts % 4 == 0, .w_sixteens = starts % 16 == 0 && w->nb[1] < (1u << 26),
-        .w_const = cuda_is_const(r->graph, w)};
+        .w_const = gpu_is_const(r->graph, w)};
     return mmv_launch(r, t, &a, c);
 }
 
 static enum ggml_status run_many(
-    struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
+    struct gpu_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     mma_args a = {MM_OPERANDS(w, x, op), .tiles = (const uint16_t *) columns,
-        .scale = (const float *) (columns + c->columns_size), .tiles_z = c->n * cuda_round_up(x->ne[0], 256), .scale_z = c->n,
-        .n_tiles = (int) (c->n / c->nt), .wait = 1, .w_const = cuda_is_const(r->graph, w)};
+        .scale = (const float *) (columns + c->columns_size), .tiles_z = c->n * gpu_round_up(x->ne[0], 256), .scale_z = c->n,
+        .n_tiles = (int) (c->n / c->nt), .wait = 1, .w_const = gpu_is_const(r->graph, w)};
     if (c->is_mid) {
         return cuda_mid_tiles(r, t, c->nt, &a, c->nz);
     }
     return cuda_mm_tiles(r, t, c->nt, &a, c->nz);
 }
 
-bool cuda_is_mid(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
+bool cuda_is_mid(const struct gpu_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[1];
     return x->ne[1] > CUDA_MID_MIN && x->ne[1] <= CUDA_MID_MAX && ggml_nrows(x) == x->ne[1] && !cuda_is_few(dev, t, op) &&
            matmul_columns(dev, op).is_mid;
 }
 
-enum ggml_status cuda_mid(struct cuda_run *r, const struct cuda_mm_type *t, mma_args *a, const struct ggml_tensor *op,
+enum ggml_status cuda_mid(struct gpu_run *r, const struct cuda_mm_type *t, mma_args *a, const struct ggml_tensor *op,
     const struct cuda_source *source) {
     const struct cuda_columns c = matmul_columns(r->dev, op);
     const char *columns = columns_get(r, t, source, &c);
@@ -424,7 +437,7 @@ enum ggml_status cuda_mid(struct cuda_run *r, const struct cuda_mm_type *t, mma_
 }
 
 static enum ggml_status run_blas(
-    struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, char *columns) {
+    struct gpu_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const bool floats = t->type == GGML_TYPE_F32;
     const struct cuda_gemm g = {.type = t->type,
@@ -435,13 +448,13 @@ static enum ggml_status run_blas(
         .n = x->ne[1],
         .k = w->ne[0],
         .w_row = (int64_t) (w->nb[1] / ggml_type_size(w->type)),
-        .x_col = floats ? (int64_t) (x->nb[1] / sizeof(float)) : cuda_round_up(x->ne[0], 8),
+        .x_col = floats ? (int64_t) (x->nb[1] / sizeof(float)) : gpu_round_up(x->ne[0], 8),
         .y_col = (int64_t) (op->nb[1] / sizeof(float)),
         .work = columns + c->columns_size};
     return cuda_blas_gemm(r, &g);
 }
 
-static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
+static enum ggml_status matmul_run(struct gpu_run *r, struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     if (cuda_is_vector(r->dev, t, op)) {
         return run_one(r, t, op);
@@ -455,7 +468,7 @@ static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_columns c = matmul_columns(r->dev, op);
     const bool is_unconverted = c.plain && c.columns_size == 0;
     char *columns =
-        is_unconverted ? cuda_work(r, c.size) : columns_get(r, t, &(struct cuda_source){.x = op->src[1], .as = op->src[1]}, &c);
+        is_unconverted ? gpu_work(r, c.size) : columns_get(r, t, &(struct cuda_source){.x = op->src[1], .as = op->src[1]}, &c);
     if (columns == NULL) {
         return GGML_STATUS_FAILED;
     }
@@ -465,7 +478,7 @@ static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
     return c.nt > 0 ? run_many(r, t, op, &c, columns) : run_few(r, t, op, &c, columns);
 }
 
-const struct cuda_op_entry cuda_ops_matmul[] = {
+const struct gpu_op_entry cuda_ops_matmul[] = {
     {GGML_OP_MUL_MAT, {.supports = matmul_supports, .work_size = matmul_work_size, .run = matmul_run}},
-    CUDA_OPS_END,
+    GPU_OPS_END,
 };

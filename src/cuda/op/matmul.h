@@ -2,12 +2,13 @@
 // matmul.h: the kernels of products for each type of weights.
 #pragma once
 
+#include "cuda/cuda.h"
 #include "cuda/kernel/few_args.h"
 #include "cuda/kernel/mf_args.h"
 #include "cuda/kernel/mma_args.h"
 #include "cuda/kernel/mmv_args.h"
 #include "cuda/kernel/mv_args.h"
-#include "cuda/op/op.h"
+#include "gpu/op/op.h"
 
 // Names of the kernels for one type of weights; NULL: no such kernel. mmv and mma read columns rounded to f16 or bf16.
 //   mv              one column
@@ -18,8 +19,9 @@
 //   mma_N           tiles of N columns
 //   mid             tiles of fewer columns; the blocks of a cluster share the elements of a row
 #define CUDA_MID_TILES 4
-#define CUDA_MID_MIN 8   // with at most this number of columns, mmv is faster than mid90
-#define CUDA_MID_MAX 128 // with more columns, mid90 is used only if mma90 would leave half of the multiprocessors without work
+#define CUDA_MID_MIN 8    // with at most this number of columns, mmv is faster than mid90
+#define CUDA_MID_MAX 128  // with more columns, mid90 is used only if mma90 would leave half of the multiprocessors without work
+#define CUDA_DENSE_MAX 32 // with more columns, cuBLAS is faster than mid90 for f16 and bf16
 struct cuda_mm_type {
     enum ggml_type type;
     const char *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
@@ -49,10 +51,10 @@ struct cuda_columns {
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
 // Returns the columns per tile for m rows and n columns; 0: mmv computes the product. *is_mid: mid90 computes the tiles, otherwise
 // mma90. can_mid: the result of cuda_can_mid.
-int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid);
+int cuda_mm_tile(const struct gpu_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid);
 // Returns whether mid90 can read the weights w: the GPU has the sm_90a kernels, the type has a mid90 kernel, all rows begin at
 // multiples of 16 bytes, and they are less than 2^26 bytes apart.
-bool cuda_can_mid(const struct cuda_device *dev, const struct ggml_tensor *w);
+bool cuda_can_mid(const struct gpu_device *dev, const struct ggml_tensor *w);
 // Returns the value of act_args.x_type for columns of type t.
 static inline int cuda_column_type(enum ggml_type t) {
     if (t == GGML_TYPE_F32) {
@@ -60,15 +62,18 @@ static inline int cuda_column_type(enum ggml_type t) {
     }
     return t == GGML_TYPE_F16 ? 1 : 2;
 }
+// Returns the threads per block of act_tiles for columns of k elements. With at most 16 elements per thread, each element is read
+// once.
+unsigned cuda_act_threads(int64_t k);
 // Launches mid90 with tiles of nt columns: 8, 16, 32 or 64.
-enum ggml_status cuda_mid_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) BERTH_MUST_USE;
+enum ggml_status cuda_mid_tiles(struct gpu_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) BERTH_MUST_USE;
 enum ggml_status cuda_mm_tiles(
-    struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) BERTH_MUST_USE;
+    struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) BERTH_MUST_USE;
 // Returns whether a column of k elements fits into the shared memory of mv.
-bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t k);
+bool cuda_mv_fits(const struct gpu_device *dev, const struct cuda_mm_type *t, int64_t k);
 // Returns whether a MUL_MAT has one f32 column that fits into the shared memory of mv.
-bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
-enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) BERTH_MUST_USE;
+bool cuda_is_vector(const struct gpu_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
+enum ggml_status cuda_mv(struct gpu_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) BERTH_MUST_USE;
 
 // The columns of a product, and the op that is computed when they are converted: none, an RMS_NORM or a gate.
 struct cuda_source {
@@ -83,18 +88,18 @@ struct cuda_source {
 // ---- 2 to 16 columns on sm_90a (few.c) ----
 
 // Returns whether few90 computes a MUL_MAT.
-bool cuda_is_few(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
+bool cuda_is_few(const struct gpu_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
 // Returns the bytes of the arena that suffice for up to n columns of k elements.
 size_t cuda_few_work_size(const struct cuda_mm_type *t, int64_t k, int64_t n);
 // Converts the columns and multiplies them with the matrices of a. Sets the fields of a that follow from the columns.
 enum ggml_status cuda_few(
-    struct cuda_run *r, const struct cuda_mm_type *t, few_args *a, const struct cuda_source *source) BERTH_MUST_USE;
+    struct gpu_run *r, const struct cuda_mm_type *t, few_args *a, const struct cuda_source *source) BERTH_MUST_USE;
 
 // ---- 17 to 128 columns on sm_90a (matmul.c) ----
 
 // Returns whether mid90 computes a MUL_MAT that is not a batch.
-bool cuda_is_mid(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
+bool cuda_is_mid(const struct gpu_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
 // Converts the columns and multiplies them with the matrices of a. Sets the fields of a that follow from the columns and from `op`,
 // the first product.
-enum ggml_status cuda_mid(struct cuda_run *r, const struct cuda_mm_type *t, mma_args *a, const struct ggml_tensor *op,
+enum ggml_status cuda_mid(struct gpu_run *r, const struct cuda_mm_type *t, mma_args *a, const struct ggml_tensor *op,
     const struct cuda_source *source) BERTH_MUST_USE;

@@ -27,12 +27,12 @@ struct plan {
 static void plan_lay_out(struct plan *p, const struct ggml_tensor *op, int64_t n_tiles) {
     p->n_tiles = n_tiles;
     p->c = cuda_columns_of(cuda_mm_type(op->src[0]->type), op->src[0]->ne[0], n_tiles * p->nt, 1, p->nt);
-    p->lists = (size_t) cuda_round_up((int64_t) p->c.size, 256);
+    p->lists = (size_t) gpu_round_up((int64_t) p->c.size, 256);
     p->size = p->lists + (size_t) (n_tiles * (1 + 3 * p->nt)) * sizeof(int32_t);
 }
 
 // can_mid: the result of cuda_can_mid.
-static struct plan plan_of(const struct cuda_device *dev, const struct ggml_tensor *op, bool can_mid) {
+static struct plan plan_of(const struct gpu_device *dev, const struct ggml_tensor *op, bool can_mid) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2];
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
     struct plan p = {.n_pairs = ids->ne[0] * ids->ne[1]};
@@ -51,10 +51,10 @@ static struct plan plan_of(const struct cuda_device *dev, const struct ggml_tens
     return p;
 }
 
-static bool mmid_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static bool mmid_supports(const struct gpu_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2];
     if (w == NULL || x == NULL || ids == NULL || cuda_mm_type(w->type) == NULL || op->type != GGML_TYPE_F32 ||
-        !cuda_is_float(x->type) || ids->type != GGML_TYPE_I32) {
+        !gpu_is_float(x->type) || ids->type != GGML_TYPE_I32) {
         return false;
     }
     const bool rows = w->nb[0] == ggml_type_size(w->type) && x->nb[0] == ggml_type_size(x->type) && op->nb[0] == sizeof(float) &&
@@ -72,7 +72,7 @@ static struct plan twin_of(const struct plan *p, const struct ggml_tensor *op) {
     return twin;
 }
 
-static size_t mmid_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static size_t mmid_work_size(const struct gpu_device *dev, const struct ggml_tensor *op) {
     size_t size = 0;
     for (int can_mid = 0; can_mid < 2; can_mid++) { // the weights may have no address yet
         const struct plan p = plan_of(dev, op, can_mid && cuda_traits(dev)->has_kernels_90a);
@@ -85,7 +85,7 @@ static size_t mmid_work_size(const struct cuda_device *dev, const struct ggml_te
 }
 
 // up, glu: NULL, or the product of the same columns with the up weights, and the GLU of both, which is written instead.
-static enum ggml_status run_vectors(struct cuda_run *r, const struct ggml_tensor *op, const struct ggml_tensor *up,
+static enum ggml_status run_vectors(struct gpu_run *r, const struct ggml_tensor *op, const struct ggml_tensor *up,
     const struct ggml_tensor *glu, int64_t n_pairs) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2], *y = glu != NULL ? glu : op;
     mv_args a = {.w = {w->data},
@@ -143,8 +143,8 @@ static struct sorted sorted_at(char *work, const struct plan *p, size_t lists) {
 }
 
 // next: NULL, or a later product of the same pairs. twin: NULL, or as in mmid_args.
-static enum ggml_status sort_launch(struct cuda_run *r, const struct plan *p, const struct sorted *s,
-    const struct ggml_tensor *op, const struct ggml_tensor *next, const struct twin *twin) {
+static enum ggml_status sort_launch(struct gpu_run *r, const struct plan *p, const struct sorted *s, const struct ggml_tensor *op,
+    const struct ggml_tensor *next, const struct twin *twin) {
     const struct ggml_tensor *ids = op->src[2], *last = next != NULL ? next : op;
     const struct mmid_args a = {.ids = ids->data,
         .experts = s->experts,
@@ -162,12 +162,12 @@ static enum ggml_status sort_launch(struct cuda_run *r, const struct plan *p, co
         .twin_expert = twin != NULL ? twin->expert : 0,
         .twin_y = twin != NULL ? twin->y : 0,
         .wait = 1};
-    const int64_t n_threads = min_i64(cuda_round_up(max_i64(a.n_experts, p->n_tiles * p->nt), 32), 1024);
-    return cuda_launch_one(r, "mmid_sort", cuda_grid(1, 1, 1, n_threads, 0), &a);
+    const int64_t n_threads = min_i64(gpu_round_up(max_i64(a.n_experts, p->n_tiles * p->nt), 32), 1024);
+    return gpu_launch(r, "mmid_sort", gpu_grid(1, 1, 1, n_threads, 0), &a);
 }
 
 // Converts the columns x, or act(x) * up if up is not NULL, for the weights of `op`.
-static enum ggml_status convert_launch(struct cuda_run *r, const struct plan *p, const struct sorted *s,
+static enum ggml_status convert_launch(struct gpu_run *r, const struct plan *p, const struct sorted *s,
     const struct ggml_tensor *op, const struct ggml_tensor *x, const struct ggml_tensor *up, enum mv_glu glu) {
     const act_args a = {.x = x->data,
         .x2 = up != NULL ? up->data : NULL,
@@ -186,12 +186,12 @@ static enum ggml_status convert_launch(struct cuda_run *r, const struct plan *p,
         .ne2 = 1,
         .bf = cuda_mm_type(op->src[0]->type)->bf,
         .wait = 1};
-    return cuda_launch_one(r, "act_tiles", cuda_grid(p->c.n, 1, 1, 256, 0), &a);
+    return gpu_launch(r, "act_tiles", gpu_grid(p->c.n, 1, 1, cuda_act_threads(x->ne[0]), 0), &a);
 }
 
 // y: address of the results. to: which destinations of the columns.
 static enum ggml_status tiles_launch(
-    struct cuda_run *r, const struct plan *p, const struct sorted *s, const struct ggml_tensor *op, void *y, int to) {
+    struct gpu_run *r, const struct plan *p, const struct sorted *s, const struct ggml_tensor *op, void *y, int to) {
     const struct ggml_tensor *w = op->src[0];
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
     mma_args a = {.w = w->data,
@@ -213,12 +213,12 @@ static enum ggml_status tiles_launch(
     return p->mid ? cuda_mid_tiles(r, t, p->nt, &a, 1) : cuda_mm_tiles(r, t, p->nt, &a, 1);
 }
 
-static enum ggml_status mmid_run(struct cuda_run *r, struct ggml_tensor *op) {
+static enum ggml_status mmid_run(struct gpu_run *r, struct ggml_tensor *op) {
     const struct plan p = plan_of(r->dev, op, cuda_can_mid(r->dev, op->src[0]));
     if (p.vectors) {
         return run_vectors(r, op, NULL, NULL, p.n_pairs);
     }
-    char *work = cuda_work(r, p.size);
+    char *work = gpu_work(r, p.size);
     if (work == NULL) {
         return GGML_STATUS_FAILED;
     }
@@ -240,20 +240,20 @@ struct experts {
 
 // Returns the nodes that start at node i. They depend only on the graph, not on addresses.
 static struct experts experts_at(const struct ggml_cgraph *graph, int i) {
-    struct experts e = {.gate = cuda_node_at(graph, i, GGML_OP_MUL_MAT_ID)};
+    struct experts e = {.gate = gpu_node_at(graph, i, GGML_OP_MUL_MAT_ID)};
     if (e.gate == NULL) {
         return e;
     }
-    int at = cuda_next_computed(graph, i + 1);
-    e.up = cuda_node_at(graph, at, GGML_OP_MUL_MAT_ID);
+    int at = gpu_next_computed(graph, i + 1);
+    e.up = gpu_node_at(graph, at, GGML_OP_MUL_MAT_ID);
     if (e.up == NULL || e.up->src[1] != e.gate->src[1] || e.up->src[2] != e.gate->src[2] ||
         e.up->src[0]->type != e.gate->src[0]->type || !ggml_are_same_shape(e.up->src[0], e.gate->src[0]) ||
         !ggml_are_same_stride(e.up->src[0], e.gate->src[0]) || !ggml_are_same_stride(e.up, e.gate)) {
         return e;
     }
-    at = cuda_next_computed(graph, at + 1);
-    struct ggml_tensor *glu = cuda_node_at(graph, at, GGML_OP_GLU);
-    if (glu == NULL || !cuda_is_used_once(graph, e.gate) || !cuda_is_used_once(graph, e.up) ||
+    at = gpu_next_computed(graph, at + 1);
+    struct ggml_tensor *glu = gpu_node_at(graph, at, GGML_OP_GLU);
+    if (glu == NULL || !gpu_is_used_once(graph, e.gate) || !gpu_is_used_once(graph, e.up) ||
         (glu->op_params[0] != GGML_GLU_OP_SWIGLU && glu->op_params[0] != GGML_GLU_OP_GEGLU) || glu->type != GGML_TYPE_F32 ||
         !ggml_are_same_shape(glu, e.gate) || !ggml_is_contiguous(glu)) {
         return e;
@@ -268,27 +268,27 @@ static struct experts experts_at(const struct ggml_cgraph *graph, int i) {
     }
     e.glu = glu;
     e.n_glu = at - i + 1;
-    at = cuda_next_computed(graph, at + 1);
-    e.down = cuda_node_at(graph, at, GGML_OP_MUL_MAT_ID);
-    if (e.down != NULL && (e.down->src[1] != glu || e.down->src[2] != e.gate->src[2] || !cuda_is_used_once(graph, glu))) {
+    at = gpu_next_computed(graph, at + 1);
+    e.down = gpu_node_at(graph, at, GGML_OP_MUL_MAT_ID);
+    if (e.down != NULL && (e.down->src[1] != glu || e.down->src[2] != e.gate->src[2] || !gpu_is_used_once(graph, glu))) {
         e.down = NULL;
     }
     e.n_down = at - i + 1;
     return e;
 }
 
-static int experts_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+static int experts_match(const struct gpu_device *dev, const struct ggml_cgraph *graph, int i) {
     const struct experts e = experts_at(graph, i);
-    if (e.glu == NULL || !cuda_supports_op(dev, e.gate) || !cuda_supports_op(dev, e.up)) {
+    if (e.glu == NULL || !gpu_supports_op(dev, e.gate) || !gpu_supports_op(dev, e.up)) {
         return 0;
     }
     const struct plan p = plan_of(dev, e.gate, cuda_can_mid(dev, e.gate->src[0]));
     const struct plan up = plan_of(dev, e.up, cuda_can_mid(dev, e.up->src[0]));
     if (p.vectors) {
-        return !cuda_overlap(e.glu, e.gate->src[1]) && !cuda_overlap(e.glu, e.gate->src[2]) ? e.n_glu : 0;
+        return !gpu_overlap(e.glu, e.gate->src[1]) && !gpu_overlap(e.glu, e.gate->src[2]) ? e.n_glu : 0;
     }
-    if (e.down == NULL || !cuda_supports_op(dev, e.down) || cuda_overlap(e.gate, e.up) || cuda_overlap(e.gate, e.gate->src[2]) ||
-        cuda_overlap(e.up, e.gate->src[2])) {
+    if (e.down == NULL || !gpu_supports_op(dev, e.down) || gpu_overlap(e.gate, e.up) || gpu_overlap(e.gate, e.gate->src[2]) ||
+        gpu_overlap(e.up, e.gate->src[2])) {
         return 0;
     }
     const struct plan down = plan_of(dev, e.down, cuda_can_mid(dev, e.down->src[0]));
@@ -314,7 +314,7 @@ static bool twin_at(const struct experts *e, const struct plan *p, const struct 
 }
 
 // Computes gate and up. s: lists for twice the tiles.
-static enum ggml_status run_gate_and_up(struct cuda_run *r, const struct experts *e, const struct plan *p, const struct sorted *s,
+static enum ggml_status run_gate_and_up(struct gpu_run *r, const struct experts *e, const struct plan *p, const struct sorted *s,
     bool is_twin, const struct twin *twin) {
     const struct plan both = is_twin ? twin_of(p, e->gate) : *p;
     const struct ggml_tensor *first = is_twin ? twin->first : e->gate;
@@ -328,7 +328,7 @@ static enum ggml_status run_gate_and_up(struct cuda_run *r, const struct experts
     return status == GGML_STATUS_SUCCESS && !is_twin ? tiles_launch(r, p, s, e->up, e->up->data, 0) : status;
 }
 
-static enum ggml_status experts_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
+static enum ggml_status experts_run(struct gpu_run *r, const struct ggml_cgraph *graph, int i, int n) {
     const struct experts e = experts_at(graph, i);
     const enum mv_glu glu = e.glu->op_params[0] == GGML_GLU_OP_SWIGLU ? MV_GLU_SWIGLU : MV_GLU_GEGLU;
     if (n == e.n_glu) {
@@ -341,7 +341,7 @@ static enum ggml_status experts_run(struct cuda_run *r, const struct ggml_cgraph
     const struct plan both = is_twin ? twin_of(&p, e.gate) : p;
     // The columns of both conversions begin at the same address, the lists after the longer ones.
     const size_t lists = max_size(both.lists, down.lists);
-    char *work = cuda_work(r, lists + (both.size - both.lists));
+    char *work = gpu_work(r, lists + (both.size - both.lists));
     if (work == NULL) {
         return GGML_STATUS_FAILED;
     }
@@ -353,19 +353,19 @@ static enum ggml_status experts_run(struct cuda_run *r, const struct ggml_cgraph
     return status == GGML_STATUS_SUCCESS ? tiles_launch(r, &down, &s, e.down, e.down->data, 1) : status;
 }
 
-const struct cuda_fusion cuda_fusion_experts = {
+const struct gpu_fusion cuda_fusion_experts = {
     .name = "products of experts with their gate", .match = experts_match, .run = experts_run};
 
 void cuda_experts_keep(const struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct experts e = experts_at(graph, i);
         if (e.glu != NULL) {
-            cuda_keep(params, e.gate->src[1], e.glu);
+            gpu_keep(params, e.gate->src[1], e.glu);
         }
     }
 }
 
-const struct cuda_op_entry cuda_ops_mmid[] = {
+const struct gpu_op_entry cuda_ops_mmid[] = {
     {GGML_OP_MUL_MAT_ID, {.supports = mmid_supports, .work_size = mmid_work_size, .run = mmid_run}},
-    CUDA_OPS_END,
+    GPU_OPS_END,
 };

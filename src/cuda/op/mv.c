@@ -18,17 +18,17 @@ static int64_t step_of(const struct cuda_mm_type *t) {
 }
 // Returns the bytes of a column of k elements in shared memory (mv.cuh).
 static int64_t column_size(const struct cuda_mm_type *t, int64_t k) {
-    return ggml_is_quantized(t->type) ? k / 32 * 48 : cuda_round_up(k, 8) * 4;
+    return ggml_is_quantized(t->type) ? k / 32 * 48 : gpu_round_up(k, 8) * 4;
 }
 static int64_t stage_size(const struct cuda_mm_type *t) { // bytes of one stage of one warp: two rows
     const int64_t bytes = step_of(t) / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
     return ((bytes + 30) / 16 * 16 + 16) * 2;
 }
 static int64_t fixed_size(const struct cuda_mm_type *t, int64_t k) { // bytes of shared memory for barriers and the column
-    return MV_WARPS * 64 + cuda_round_up(column_size(t, k), 16) + 64;
+    return MV_WARPS * 64 + gpu_round_up(column_size(t, k), 16) + 64;
 }
 
-bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t k) {
+bool cuda_mv_fits(const struct gpu_device *dev, const struct cuda_mm_type *t, int64_t k) {
     return t->mv != NULL && fixed_size(t, k) + MV_WARPS * stage_size(t) <= (int64_t) cuda_traits(dev)->shared_max;
 }
 
@@ -42,14 +42,14 @@ static bool rows_are_aligned_16(const struct cuda_mm_type *t, const mv_args *a) 
     return bits % 16 == 0;
 }
 
-static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
+static enum ggml_status run_block(struct gpu_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
     const int64_t rows_per_turn = a->glu != MV_GLU_NONE ? 2 : 4, shared = fixed_size(t, a->k);
     int64_t n_turns = 0;
     for (int i = 0; i < (a->glu != MV_GLU_NONE ? 1 : a->n_parts); i++) {
         n_turns += (a->m[i] + rows_per_turn - 1) / rows_per_turn;
     }
-    const int64_t max_blocks =
-        (int64_t) r->traits->n_sm * (MVB_BLOCKS * (shared + 2048) <= (int64_t) r->traits->shared_max ? MVB_BLOCKS : 1);
+    const int64_t max_blocks = (int64_t) cuda_traits(r->dev)->n_sm *
+                               (MVB_BLOCKS * (shared + 2048) <= (int64_t) cuda_traits(r->dev)->shared_max ? MVB_BLOCKS : 1);
     const int64_t grid = min_i64(n_turns, max_i64(max_blocks / nz, 1));
     a->n_full = a->n_turns = (int) n_turns;
     a->n_last = (int) rows_per_turn;
@@ -59,11 +59,11 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
         a->n_last = (int) (rows_left > 0 ? (rows_left + grid - 1) / grid : rows_per_turn);
         a->n_turns = (int) (n_full + (rows_left + a->n_last - 1) / a->n_last);
     }
-    const struct cuda_dims dims = cuda_grid(grid, 1, nz, MV_WARPS * 32, shared);
-    return cuda_launch_one(r, t->mvb, dims, a);
+    const struct gpu_dims dims = gpu_grid(grid, 1, nz, MV_WARPS * 32, shared);
+    return gpu_launch(r, t->mvb, dims, a);
 }
 
-enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
+enum ggml_status cuda_mv(struct gpu_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
     a->wait = 1;
     if (t->mvb != NULL && rows_are_aligned_16(t, a)) {
         return run_block(r, t, a, nz);
@@ -73,17 +73,18 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
         n_turns += (a->m[i] + 1) / 2;
     }
     // All blocks of all nz products run at the same time.
-    const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, max_blocks = max_i64((int64_t) r->traits->n_sm / nz, 1);
+    const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS,
+                  max_blocks = max_i64((int64_t) cuda_traits(r->dev)->n_sm / nz, 1);
     // One block per multiprocessor uses all of the shared memory. Two blocks of half the size took a fifth longer, because their
     // rings were too short.
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
-                  max_stages = ((int64_t) r->traits->shared_max - fixed) / stage;
+                  max_stages = ((int64_t) cuda_traits(r->dev)->shared_max - fixed) / stage;
     a->n_stages = (int) min_i64(max_stages, 7);
-    const struct cuda_dims dims = cuda_grid(min_i64(n_blocks, max_blocks), 1, nz, MV_WARPS * 32, fixed + a->n_stages * stage);
-    return cuda_launch_one(r, t->mv, dims, a);
+    const struct gpu_dims dims = gpu_grid(min_i64(n_blocks, max_blocks), 1, nz, MV_WARPS * 32, fixed + a->n_stages * stage);
+    return gpu_launch(r, t->mv, dims, a);
 }
 
-bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
+bool cuda_is_vector(const struct gpu_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const bool sixteens = (t->type != GGML_TYPE_Q4_K && t->type != GGML_TYPE_Q5_K) ||
                           ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0; // q4_K, q5_K: read in 16-byte words
@@ -121,10 +122,10 @@ static bool is_row(const struct ggml_tensor *t) {
 // Matches RMS_NORM and MUL by one row at nodes i and i + 1. Fills c and returns the MUL. Returns NULL if there is no match.
 static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i, struct chain *c) {
     const struct ggml_tensor *norm = node_at(graph, i, GGML_OP_RMS_NORM), *mul = node_at(graph, i + 1, GGML_OP_MUL);
-    if (norm == NULL || mul == NULL || !cuda_is_used_once(graph, norm) || (norm->ne[1] == 1 && norm->ne[0] > MV_NORM_MAX)) {
+    if (norm == NULL || mul == NULL || !gpu_is_used_once(graph, norm) || (norm->ne[1] == 1 && norm->ne[0] > MV_NORM_MAX)) {
         return NULL;
     }
-    const struct ggml_tensor *scale = cuda_other_source(mul, norm);
+    const struct ggml_tensor *scale = gpu_other_source(mul, norm);
     const int64_t n = norm->ne[1];
     if (scale == NULL || !has_rows(norm->src[0], n) || !has_rows(mul, n) || !is_row(scale) || scale->ne[0] != mul->ne[0]) {
         return NULL;
@@ -155,31 +156,31 @@ static const struct ggml_tensor *gate_at(const struct ggml_cgraph *graph, int i,
 }
 
 // Returns whether a kernel that supports chains computes the product.
-static bool is_chain_product(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *mm) {
+static bool is_chain_product(const struct gpu_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *mm) {
     return cuda_is_vector(dev, t, mm) || cuda_is_few(dev, t, mm) || cuda_is_mid(dev, t, mm);
 }
 
 static bool chain_accepts(
-    const struct cuda_device *dev, const struct ggml_cgraph *graph, const struct chain *c, const struct ggml_tensor *mm) {
+    const struct gpu_device *dev, const struct ggml_cgraph *graph, const struct chain *c, const struct ggml_tensor *mm) {
     const struct ggml_tensor *w = mm->src[0], *first = c->n_mm > 0 ? c->mm[0]->src[0] : w;
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
     const int64_t n = mm->src[1]->ne[1];
-    return t != NULL && cuda_supports_op(dev, mm) && is_chain_product(dev, t, mm) && has_rows(mm, n) && has_rows(mm->src[1], n) &&
-           ggml_nrows(w) == w->ne[1] && cuda_is_const(graph, w) && w->type == first->type && w->nb[1] == first->nb[1];
+    return t != NULL && gpu_supports_op(dev, mm) && is_chain_product(dev, t, mm) && has_rows(mm, n) && has_rows(mm->src[1], n) &&
+           ggml_nrows(w) == w->ne[1] && gpu_is_const(graph, w) && w->type == first->type && w->nb[1] == first->nb[1];
 }
 
 // Adds node i, which follows the products, to the chain if it is a gate of two products or an ADD of one product.
-static void chain_extend(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i, struct chain *c) {
+static void chain_extend(const struct gpu_device *dev, const struct ggml_cgraph *graph, int i, struct chain *c) {
     const int64_t n = c->mm[0]->ne[1];
     const struct ggml_tensor *glu = node_at(graph, i, GGML_OP_GLU), *sum = node_at(graph, i, GGML_OP_ADD);
     const bool can_gate = !cuda_is_mid(dev, cuda_mm_type(c->mm[0]->src[0]->type), c->mm[0]);
-    if (c->n_mm == 2 && can_gate && glu != NULL && has_rows(glu, n) && cuda_is_used_once(graph, c->mm[0]) &&
-        cuda_is_used_once(graph, c->mm[1]) && is_gate(glu) &&
+    if (c->n_mm == 2 && can_gate && glu != NULL && has_rows(glu, n) && gpu_is_used_once(graph, c->mm[0]) &&
+        gpu_is_used_once(graph, c->mm[1]) && is_gate(glu) &&
         ((glu->src[0] == c->mm[0] && glu->src[1] == c->mm[1]) || (glu->src[0] == c->mm[1] && glu->src[1] == c->mm[0]))) {
         c->glu = glu;
         c->n++;
-    } else if (c->n_mm == 1 && sum != NULL && has_rows(sum, n) && cuda_is_used_once(graph, c->mm[0])) {
-        const struct ggml_tensor *other = cuda_other_source(sum, c->mm[0]);
+    } else if (c->n_mm == 1 && sum != NULL && has_rows(sum, n) && gpu_is_used_once(graph, c->mm[0])) {
+        const struct ggml_tensor *other = gpu_other_source(sum, c->mm[0]);
         if (other != NULL && (is_row(other) || has_rows(other, n)) && other->ne[0] == sum->ne[0]) {
             c->sum = sum;
             c->other = other;
@@ -203,12 +204,12 @@ static bool may_write(const struct chain *c) {
     const int n_out = c->glu != NULL ? 1 : c->n_mm;
     for (int i = 0; i < n_out; i++) {
         const bool is_one = c->x->ne[1] == 1;
-        if ((is_one && (cuda_overlap(out[i], c->x) || (c->scale != NULL && cuda_overlap(out[i], c->scale)))) ||
-            (c->other != NULL && !cuda_may_write_over(out[i], c->other))) {
+        if ((is_one && (gpu_overlap(out[i], c->x) || (c->scale != NULL && gpu_overlap(out[i], c->scale)))) ||
+            (c->other != NULL && !gpu_may_write_over(out[i], c->other))) {
             return false;
         }
         for (int j = 0; j < i; j++) {
-            if (cuda_overlap(out[i], out[j])) {
+            if (gpu_overlap(out[i], out[j])) {
                 return false;
             }
         }
@@ -217,7 +218,7 @@ static bool may_write(const struct chain *c) {
 }
 
 // Returns the chain that starts at node i. If there is no chain of at least two nodes, n is 0.
-static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+static struct chain chain_at(const struct gpu_device *dev, const struct ggml_cgraph *graph, int i) {
     struct chain c = {0};
     const struct ggml_tensor *in = norm_at(graph, i, &c), *mm;
     c.n = in != NULL ? 2 : 0;
@@ -231,7 +232,7 @@ static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cg
         c.n++;
     }
     const bool is_fused = c.norm != NULL || c.gate != NULL; // the result of the norm or of the gate is not written
-    if (c.n_mm == 0 || (is_fused && cuda_n_uses(graph, in) != c.n_mm)) {
+    if (c.n_mm == 0 || (is_fused && gpu_n_uses(graph, in) != c.n_mm)) {
         c.n = 0;
         return c;
     }
@@ -246,7 +247,7 @@ static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cg
     return c;
 }
 
-static int chain_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+static int chain_match(const struct gpu_device *dev, const struct ggml_cgraph *graph, int i) {
     const enum ggml_op op = graph->nodes[i]->op;
     return op == GGML_OP_RMS_NORM || op == GGML_OP_MUL_MAT || op == GGML_OP_GLU ? chain_at(dev, graph, i).n : 0;
 }
@@ -274,7 +275,7 @@ static int64_t add_col(const struct chain *c) { // floats from one column of c->
 }
 
 // Runs a chain of several columns.
-static enum ggml_status chain_run_many(struct cuda_run *r, const struct chain *c) {
+static enum ggml_status chain_run_many(struct gpu_run *r, const struct chain *c) {
     const struct cuda_mm_type *t = cuda_mm_type(c->mm[0]->src[0]->type);
     const struct cuda_source source = {.x = c->x,
         .as = c->in,
@@ -314,7 +315,7 @@ static enum ggml_status chain_run_many(struct cuda_run *r, const struct chain *c
     return cuda_mid(r, t, &b, c->mm[0], &source);
 }
 
-static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
+static enum ggml_status chain_run(struct gpu_run *r, const struct ggml_cgraph *graph, int i, int n) {
     const struct chain c = chain_at(r->dev, graph, i);
     (void) n;
     if (c.x->ne[1] > 1) {
@@ -336,7 +337,7 @@ static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *
     return cuda_mv(r, cuda_mm_type(c.mm[0]->src[0]->type), &a, 1);
 }
 
-const struct cuda_fusion cuda_fusion_mv = {
+const struct gpu_fusion cuda_fusion_mv = {
     .name = "products of a few columns with norm, sum or gate", .match = chain_match, .run = chain_run};
 
 // ---- order ----
@@ -351,10 +352,10 @@ void cuda_mv_gather(struct ggml_cgraph *graph) {
         int at = i + 1; // destination of the next product of the same column
         for (int j = i + 1; j < graph->n_nodes && j <= i + AHEAD; j++) {
             struct ggml_tensor *node = graph->nodes[j];
-            if (cuda_writes_into(node, first->src[1])) {
+            if (gpu_writes_into(node, first->src[1])) {
                 break;
             }
-            if (node->op != GGML_OP_MUL_MAT || node->src[1] != first->src[1] || !cuda_is_const(graph, node->src[0])) {
+            if (node->op != GGML_OP_MUL_MAT || node->src[1] != first->src[1] || !gpu_is_const(graph, node->src[0])) {
                 continue;
             }
             memmove(&graph->nodes[at + 1], &graph->nodes[at], (size_t) (j - at) * sizeof graph->nodes[0]);

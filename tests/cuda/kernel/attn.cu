@@ -93,7 +93,7 @@ static void fill(int type, int d, size_t rows, std::vector<char> *bytes, std::ve
     t->dequantize(bytes->data(), value->data(), (int64_t) value->size());
 }
 
-static void map_of(attn90_map *map, const void *p, int d, int n_kv, int heads, const int64_t *nb, int kt) {
+static void map_of(cuda_tensor_map *map, const void *p, int d, int n_kv, int heads, const int64_t *nb, int kt) {
     static PFN_cuTensorMapEncodeTiled_v12000 encode;
     if (encode == NULL) {
         void *fn;

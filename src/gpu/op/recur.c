@@ -2,9 +2,9 @@
 // recur.c: recurrences over tokens: RWKV_WKV6 and 7, GATED_LINEAR_ATTN, GATED_DELTA_NET, SOLVE_TRI; the hyper-connections
 // DSV4_HC_*; LIGHTNING_INDEXER.
 
-#include "cuda/kernel/recur.h"
+#include "gpu/kernel/recur.h"
 
-#include "cuda/op/op.h"
+#include "gpu/op/op.h"
 
 #include <math.h>
 
@@ -24,7 +24,7 @@ static bool sources_f32(const struct ggml_tensor *op, int n) {
 
 #define LINES_MIN 4 // with fewer tokens, a warp per line is faster
 
-static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur_args *g) {
+static enum ggml_status recur_launch(struct gpu_run *r, const struct gpu_recur_args *g) {
     if (g->n_token >= LINES_MIN && g->n_kept <= 1 && (g->d == 64 || g->d == 128)) {
         static const struct {
             enum ggml_op op;
@@ -35,14 +35,14 @@ static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur
         while ((int32_t) kernels[i].op != g->what) {
             i++;
         }
-        const struct cuda_dims dims = cuda_grid(g->n_head * g->n_seq, g->d / LINES_ROWS, 1, LINES_THREADS, 0);
-        return cuda_launch_one(r, g->d == 64 ? kernels[i].kernel_64 : kernels[i].kernel_128, dims, g);
+        const struct gpu_dims dims = gpu_grid(g->n_head * g->n_seq, g->d / LINES_ROWS, 1, LINES_THREADS, 0);
+        return gpu_launch(r, g->d == 64 ? kernels[i].kernel_64 : kernels[i].kernel_128, dims, g);
     }
-    const struct cuda_dims dims = {
+    const struct gpu_dims dims = {
         .grid = {(unsigned) (g->n_head * g->n_seq), (unsigned) ((g->d + WARPS_PER_BLOCK - 1) / WARPS_PER_BLOCK)},
         .block = {32, WARPS_PER_BLOCK},
         .overlap = true};
-    return cuda_launch_one(r, "recur", dims, g);
+    return gpu_launch(r, "recur", dims, g);
 }
 
 struct wkv {
@@ -57,7 +57,7 @@ static struct wkv wkv_of(const struct ggml_tensor *op) {
     return op->op == GGML_OP_RWKV_WKV6 ? (struct wkv){5, 0} : (struct wkv){4, 0};
 }
 
-static bool wkv_supports(CUDA_DEV, const struct ggml_tensor *op) {
+static bool wkv_supports(GPU_DEV, const struct ggml_tensor *op) {
     const struct wkv wkv = wkv_of(op);
     const int n = wkv.n;
     if (!sources_f32(op, n + 1) || !ggml_is_contiguous(op)) {
@@ -75,11 +75,11 @@ static bool wkv_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_nelements(op) >= d * n_head * n_token + d * d * n_head * n_seq;
 }
 
-static enum ggml_status wkv_run(struct cuda_run *r, struct ggml_tensor *op) {
+static enum ggml_status wkv_run(struct gpu_run *r, struct ggml_tensor *op) {
     const struct wkv wkv = wkv_of(op);
     const int n = wkv.n;
     const struct ggml_tensor *k = op->src[wkv.shape];
-    struct cuda_recur_args g = {.state = op->src[n]->data,
+    struct gpu_recur_args g = {.state = op->src[n]->data,
         .y = op->data,
         .states = (float *) op->data + ggml_nelements(k),
         .d = k->ne[0],
@@ -95,7 +95,7 @@ static enum ggml_status wkv_run(struct cuda_run *r, struct ggml_tensor *op) {
     return recur_launch(r, &g);
 }
 
-static bool delta_supports(CUDA_DEV, const struct ggml_tensor *op) {
+static bool delta_supports(GPU_DEV, const struct ggml_tensor *op) {
     if (!sources_f32(op, 6) || !ggml_is_contiguous(op)) {
         return false;
     }
@@ -114,15 +114,15 @@ static bool delta_supports(CUDA_DEV, const struct ggml_tensor *op) {
            ggml_is_contiguous(state);
 }
 
-static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
+static enum ggml_status delta_run(struct gpu_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *v = op->src[2];
-    const struct cuda_recur_args g = {.x = {[3] = op->src[3]->data, [4] = op->src[4]->data},
+    const struct gpu_recur_args g = {.x = {[3] = op->src[3]->data, [4] = op->src[4]->data},
         .state = op->src[5]->data,
         .y = op->data,
         .states = (float *) op->data + ggml_nelements(v),
-        .q = cuda_view_of(op->src[0]),
-        .k = cuda_view_of(op->src[1]),
-        .v = cuda_view_of(v),
+        .q = gpu_view_of(op->src[0]),
+        .k = gpu_view_of(op->src[1]),
+        .v = gpu_view_of(v),
         .d = v->ne[0],
         .n_head = v->ne[1],
         .n_token = v->ne[2],
@@ -136,32 +136,32 @@ static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
 
 // ---- ops with one thread, or one warp, per element ----
 
-static bool solve_supports(CUDA_DEV, const struct ggml_tensor *op) {
+static bool solve_supports(GPU_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return sources_f32(op, 2) && a->ne[0] == a->ne[1] && a->ne[1] == b->ne[1] && a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3] &&
            ggml_are_same_shape(b, op);
 }
 
-static enum ggml_status solve_run(struct cuda_run *r, struct ggml_tensor *op) {
-    struct cuda_op_args g = cuda_op_args_of(op);
+static enum ggml_status solve_run(struct gpu_run *r, struct ggml_tensor *op) {
+    struct gpu_op_args g = gpu_op_args_of(op);
     g.n = op->ne[0] * op->ne[2] * op->ne[3];
-    return cuda_launch_one(r, "solve_tri", cuda_dims_1d(r, g.n, 64), &g);
+    return gpu_launch(r, "solve_tri", gpu_dims_1d(r, g.n, 64), &g);
 }
 
 #define HC 4                      // number of residual streams
 #define HC_MIX (2 * HC + HC * HC) // weights: HC to join streams, HC to distribute a result, HC * HC to mix streams
 
-static bool comb_supports(CUDA_DEV, const struct ggml_tensor *op) {
+static bool comb_supports(GPU_DEV, const struct ggml_tensor *op) {
     return sources_f32(op, 3) && op->src[1]->ne[0] >= 3 && op->src[2]->ne[0] >= HC_MIX && ggml_is_contiguous(op) &&
            op->src[0]->ne[0] == HC_MIX && op->ne[0] == HC && op->ne[1] == HC && op->ne[2] == op->src[0]->ne[1];
 }
 
-static enum ggml_status comb_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_op_args g = cuda_op_args_of(op);
-    return cuda_launch_one(r, "hc_comb", cuda_dims_1d(r, op->ne[2], 64), &g);
+static enum ggml_status comb_run(struct gpu_run *r, struct ggml_tensor *op) {
+    const struct gpu_op_args g = gpu_op_args_of(op);
+    return gpu_launch(r, "hc_comb", gpu_dims_1d(r, op->ne[2], 64), &g);
 }
 
-static bool pre_supports(CUDA_DEV, const struct ggml_tensor *op) {
+static bool pre_supports(GPU_DEV, const struct ggml_tensor *op) {
     if (!sources_f32(op, 2)) {
         return false;
     }
@@ -170,14 +170,14 @@ static bool pre_supports(CUDA_DEV, const struct ggml_tensor *op) {
            (param_i32(op, 1) != 0 ? ggml_are_same_shape(x, w) : w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2]);
 }
 
-static bool post_supports(CUDA_DEV, const struct ggml_tensor *op) {
+static bool post_supports(GPU_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *post = op->src[2], *comb = op->src[3];
     return sources_f32(op, comb != NULL ? 4 : 3) && ggml_are_same_shape(op->src[1], op) && x->ne[0] == op->ne[0] &&
            x->ne[1] == op->ne[2] && post->ne[0] == op->ne[1] && post->ne[1] == op->ne[2] &&
            (comb == NULL || (comb->ne[0] == op->ne[1] && comb->ne[1] == op->ne[1] && comb->ne[2] == op->ne[2]));
 }
 
-static bool index_supports(CUDA_DEV, const struct ggml_tensor *op) {
+static bool index_supports(GPU_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *q = op->src[0], *k = op->src[1], *w = op->src[2], *mask = op->src[3];
     if (q == NULL || k == NULL || w == NULL || mask == NULL || q->type != GGML_TYPE_F32 || w->type != GGML_TYPE_F32 ||
         mask->type != GGML_TYPE_F16 || op->type != GGML_TYPE_F32 || q->ne[0] > D_MAX || op->ne[2] != 1) {
@@ -186,30 +186,30 @@ static bool index_supports(CUDA_DEV, const struct ggml_tensor *op) {
     const bool fits = q->ne[0] == k->ne[0] && k->ne[3] == q->ne[3] && w->ne[0] == q->ne[1] && w->ne[1] == q->ne[2] &&
                       w->ne[3] == q->ne[3] && mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] && op->ne[0] == k->ne[2] &&
                       op->ne[1] == q->ne[2] && op->ne[3] == q->ne[3];
-    return fits && q->nb[0] == sizeof(float) && cuda_can_widen(k->type) &&
-           (cuda_is_float(k->type) || k->nb[0] == ggml_type_size(k->type));
+    return fits && q->nb[0] == sizeof(float) && gpu_can_widen(k->type) &&
+           (gpu_is_float(k->type) || k->nb[0] == ggml_type_size(k->type));
 }
 
-static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_op_args g = cuda_op_args_of(op);
-    struct cuda_dims dims = cuda_dims_1d(r, g.n * 32, 32 * WARPS_PER_BLOCK);
+static enum ggml_status index_run(struct gpu_run *r, struct ggml_tensor *op) {
+    const struct gpu_op_args g = gpu_op_args_of(op);
+    struct gpu_dims dims = gpu_dims_1d(r, g.n * 32, 32 * WARPS_PER_BLOCK);
     dims.block[0] = 32;
     dims.block[1] = WARPS_PER_BLOCK;
-    return cuda_launch_one(r, "lightning_indexer", dims, &g);
+    return gpu_launch(r, "lightning_indexer", dims, &g);
 }
 
 #define WKV \
     { .supports = wkv_supports, .run = wkv_run }
 
-const struct cuda_op_entry cuda_ops_recur[] = {
+const struct gpu_op_entry gpu_ops_recur[] = {
     {GGML_OP_RWKV_WKV6, WKV},
     {GGML_OP_RWKV_WKV7, WKV},
     {GGML_OP_GATED_LINEAR_ATTN, WKV},
     {GGML_OP_GATED_DELTA_NET, {.supports = delta_supports, .run = delta_run}},
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
-    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = cuda_elementwise_run, .kernel = "hc_pre"}},
-    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = cuda_elementwise_run, .kernel = "hc_post"}},
+    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = gpu_elementwise_run, .kernel = "hc_pre"}},
+    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = gpu_elementwise_run, .kernel = "hc_post"}},
     {GGML_OP_LIGHTNING_INDEXER, {.supports = index_supports, .run = index_run}},
-    CUDA_OPS_END,
+    GPU_OPS_END,
 };

@@ -2,13 +2,13 @@
 // moe.h: arguments of kernel/moe.cu.
 #pragma once
 
-#include "cuda/kernel/args.h"
+#include "gpu/kernel/args.h"
 
 #define ROUTER_EXPERTS 256 // most experts of moe_router
 
 // Selects the n_used experts with the largest logits for each token. weights: their softmax values, divided by their clamped sum
 // if `norm` is set.
-struct cuda_router_args {
+struct gpu_router_args {
     const float *logits; // [n_tokens][n_experts]
     int32_t *ids;        // row stride ids_row
     float *weights;      // [n_tokens][n_used]
@@ -19,7 +19,7 @@ struct cuda_router_args {
 };
 
 // dst[t] = sum over slots i of x[t][i] * w[t][i], for rows of n elements. Contiguous.
-struct cuda_expert_sum_args {
+struct gpu_expert_sum_args {
     float *dst;
     const float *x, *w;
     int64_t n, n_tokens;

@@ -2,25 +2,25 @@
 // norm.h: arguments of kernel/norm.cu.
 #pragma once
 
-#include "cuda/kernel/args.h"
+#include "gpu/kernel/args.h"
 
 // dst = norm(a) * mul + add. If b is present, norms a + b and also writes a + b to sum. A view with p NULL is absent. mul and add
 // repeat to the shape of dst.
-struct cuda_norm_args {
-    struct cuda_view dst, a, b, sum, mul, add;
+struct gpu_norm_args {
+    struct gpu_view dst, a, b, sum, mul, add;
     float eps;
     int32_t what; // enum ggml_op
 };
 
-struct cuda_group_norm_args {
-    struct cuda_view dst, a;
+struct gpu_group_norm_args {
+    struct gpu_view dst, a;
     int64_t n_groups, n_each; // groups; channels per group (the last group may have fewer)
     float eps;
 };
 
 // y = softmax(x * scale + slope * mask) over rows. sinks and mask may be absent.
-struct cuda_softmax_args {
-    struct cuda_view dst, a, mask;
+struct gpu_softmax_args {
+    struct gpu_view dst, a, mask;
     const char *sinks;
     int64_t sinks_nb;
     float scale, max_bias;

@@ -2,23 +2,23 @@
 // norm.c: NORM, RMS_NORM, L2_NORM and SOFT_MAX over rows, GROUP_NORM over groups of channels. A fusion also computes the ADD
 // before a norm, the MUL by weights and the ADD of a bias.
 
-#include "cuda/kernel/norm.h"
+#include "gpu/kernel/norm.h"
 
 #include "core/graph.h"
-#include "cuda/op/op.h"
+#include "gpu/op/op.h"
 
 #include <math.h>
 
 #define ROWS_MAX INT32_MAX // largest grid dimension x
 
-static bool norm_supports(CUDA_DEV, const struct ggml_tensor *op) {
+static bool norm_supports(GPU_DEV, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) &&
            ggml_nrows(op) <= ROWS_MAX;
 }
 
 // Returns whether the rows of a view have ne0 elements and can be read as float4. Returns true for an absent view.
-static bool can_read_float4(const struct cuda_view *v, int64_t ne0) {
+static bool can_read_float4(const struct gpu_view *v, int64_t ne0) {
     return v->p == NULL || (v->ne[0] == ne0 && v->nb[0] == 4 &&
                                ((uintptr_t) v->p | (uintptr_t) v->nb[1] | (uintptr_t) v->nb[2] | (uintptr_t) v->nb[3]) % 16 == 0);
 }
@@ -31,19 +31,19 @@ static unsigned block_for(int64_t n) {
     return size;
 }
 
-static enum ggml_status norm_launch(struct cuda_run *r, const struct cuda_norm_args *args) {
+static enum ggml_status norm_launch(struct gpu_run *r, const struct gpu_norm_args *args) {
     const int64_t ne0 = args->dst.ne[0], n4 = ne0 / 4;
     const bool fours = ne0 % 4 == 0 && n4 <= 4 * 1024 && can_read_float4(&args->dst, ne0) && can_read_float4(&args->a, ne0) &&
                        can_read_float4(&args->b, ne0) && can_read_float4(&args->sum, ne0) && can_read_float4(&args->mul, ne0) &&
                        can_read_float4(&args->add, ne0);
-    const struct cuda_dims dims =
-        cuda_grid(args->dst.ne[1] * args->dst.ne[2] * args->dst.ne[3], 1, 1, block_for(fours ? n4 : ne0), 0);
-    return cuda_launch_one(r, fours ? "norm_fours" : "norm_any", dims, args);
+    const struct gpu_dims dims =
+        gpu_grid(args->dst.ne[1] * args->dst.ne[2] * args->dst.ne[3], 1, 1, block_for(fours ? n4 : ne0), 0);
+    return gpu_launch(r, fours ? "norm_fours" : "norm_any", dims, args);
 }
 
-static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_norm_args args = {
-        .dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .eps = param_f32(op, 0), .what = (int32_t) op->op};
+static enum ggml_status norm_run(struct gpu_run *r, struct ggml_tensor *op) {
+    const struct gpu_norm_args args = {
+        .dst = gpu_view_of(op), .a = gpu_view_of(op->src[0]), .eps = param_f32(op, 0), .what = (int32_t) op->op};
     return norm_launch(r, &args);
 }
 
@@ -53,11 +53,11 @@ static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
 // tensors are f32, and the returned tensor repeats to the shape of the node.
 static const struct ggml_tensor *other_of(
     const struct ggml_cgraph *graph, int i, enum ggml_op op, const struct ggml_tensor *from) {
-    if (i >= graph->n_nodes || graph->nodes[i]->op != op || !cuda_is_used_once(graph, from)) {
+    if (i >= graph->n_nodes || graph->nodes[i]->op != op || !gpu_is_used_once(graph, from)) {
         return NULL;
     }
     const struct ggml_tensor *node = graph->nodes[i];
-    const struct ggml_tensor *other = cuda_other_source(node, from);
+    const struct ggml_tensor *other = gpu_other_source(node, from);
     return other != NULL && node->type == GGML_TYPE_F32 && other->type == GGML_TYPE_F32 && ggml_are_same_shape(node, from) &&
                    ggml_can_repeat(other, node) && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0
                ? other
@@ -110,20 +110,19 @@ static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
 // therefore overlap a source of the same layout, but not a source that several rows read.
 static bool may_write(const struct chain *c) {
     const struct ggml_tensor *x = c->sum != NULL ? c->sum : c->norm->src[0];
-    if ((c->mul != NULL && cuda_overlap(c->out, c->mul)) || (c->add != NULL && !cuda_may_write_over(c->out, c->add))) {
+    if ((c->mul != NULL && gpu_overlap(c->out, c->mul)) || (c->add != NULL && !gpu_may_write_over(c->out, c->add))) {
         return false;
     }
     if (c->sum == NULL) {
-        return cuda_may_write_over(c->out, x);
+        return gpu_may_write_over(c->out, x);
     }
     // The launch also writes the sum, which must keep its value.
-    return !cuda_overlap(c->out, c->sum) && !cuda_overlap(c->out, c->sum->src[1]) &&
-           cuda_may_write_over(c->out, c->sum->src[0]) && cuda_may_write_over(c->sum, c->sum->src[0]) &&
-           cuda_may_write_over(c->sum, c->sum->src[1]) && (c->mul == NULL || !cuda_overlap(c->sum, c->mul)) &&
-           (c->add == NULL || !cuda_overlap(c->sum, c->add));
+    return !gpu_overlap(c->out, c->sum) && !gpu_overlap(c->out, c->sum->src[1]) && gpu_may_write_over(c->out, c->sum->src[0]) &&
+           gpu_may_write_over(c->sum, c->sum->src[0]) && gpu_may_write_over(c->sum, c->sum->src[1]) &&
+           (c->mul == NULL || !gpu_overlap(c->sum, c->mul)) && (c->add == NULL || !gpu_overlap(c->sum, c->add));
 }
 
-static int chain_match(CUDA_DEV, const struct ggml_cgraph *graph, int i) {
+static int chain_match(GPU_DEV, const struct ggml_cgraph *graph, int i) {
     struct chain c = {.n = 5};
     do { // a shorter chain may be possible if tensors overlap
         c = chain_at(graph, i, c.n - 1);
@@ -131,91 +130,91 @@ static int chain_match(CUDA_DEV, const struct ggml_cgraph *graph, int i) {
     return c.n;
 }
 
-static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
+static enum ggml_status chain_run(struct gpu_run *r, const struct ggml_cgraph *graph, int i, int n) {
     const struct chain c = chain_at(graph, i, n);
-    struct cuda_norm_args args = {.dst = cuda_view_of(c.out),
-        .a = cuda_view_of(c.sum != NULL ? c.sum->src[0] : c.norm->src[0]),
+    struct gpu_norm_args args = {.dst = gpu_view_of(c.out),
+        .a = gpu_view_of(c.sum != NULL ? c.sum->src[0] : c.norm->src[0]),
         .eps = param_f32(c.norm, 0),
         .what = (int32_t) c.norm->op};
     if (c.sum != NULL) {
-        args.b = cuda_view_of(c.sum->src[1]);
-        args.sum = cuda_view_of(c.sum);
+        args.b = gpu_view_of(c.sum->src[1]);
+        args.sum = gpu_view_of(c.sum);
     }
     if (c.mul != NULL) {
-        args.mul = cuda_view_of(c.mul);
+        args.mul = gpu_view_of(c.mul);
     }
     if (c.add != NULL) {
-        args.add = cuda_view_of(c.add);
+        args.add = gpu_view_of(c.add);
     }
     return norm_launch(r, &args);
 }
 
-const struct cuda_fusion cuda_fusion_norm = {.name = "norm with sum, weights and bias", .match = chain_match, .run = chain_run};
+const struct gpu_fusion gpu_fusion_norm = {.name = "norm with sum, weights and bias", .match = chain_match, .run = chain_run};
 
 // ---- groups ----
 
-static bool group_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static bool group_supports(const struct gpu_device *dev, const struct ggml_tensor *op) {
     return norm_supports(dev, op) && param_i32(op, 0) > 0 && op->ne[3] <= 65535;
 }
 
-static enum ggml_status group_run(struct cuda_run *r, struct ggml_tensor *op) {
+static enum ggml_status group_run(struct gpu_run *r, struct ggml_tensor *op) {
     const int64_t n_groups = param_i32(op, 0);
-    const struct cuda_group_norm_args args = {.dst = cuda_view_of(op),
-        .a = cuda_view_of(op->src[0]),
+    const struct gpu_group_norm_args args = {.dst = gpu_view_of(op),
+        .a = gpu_view_of(op->src[0]),
         .n_groups = n_groups,
         .n_each = (op->ne[2] + n_groups - 1) / n_groups,
         .eps = param_f32(op, 1)};
-    const struct cuda_dims dims = cuda_grid(n_groups * op->ne[3], 1, 1, 1024, 0);
-    return cuda_launch_one(r, "group_norm", dims, &args);
+    const struct gpu_dims dims = gpu_grid(n_groups * op->ne[3], 1, 1, 1024, 0);
+    return gpu_launch(r, "group_norm", dims, &args);
 }
 
 // ---- softmax ----
 
-static bool softmax_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+static bool softmax_supports(const struct gpu_device *dev, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *mask = op->src[1], *sinks = op->src[2];
-    if (!norm_supports(dev, op) || !cuda_rows_are_dense(a) || !cuda_rows_are_dense(op)) {
+    if (!norm_supports(dev, op) || !gpu_rows_are_dense(a) || !gpu_rows_are_dense(op)) {
         return false;
     }
     if (mask != NULL &&
-        (!cuda_is_float(mask->type) || mask->ne[0] != a->ne[0] || mask->ne[1] < a->ne[1] || mask->ne[2] < 1 || mask->ne[3] < 1)) {
+        (!gpu_is_float(mask->type) || mask->ne[0] != a->ne[0] || mask->ne[1] < a->ne[1] || mask->ne[2] < 1 || mask->ne[3] < 1)) {
         return false;
     }
     return sinks == NULL || (sinks->type == GGML_TYPE_F32 && sinks->ne[0] >= a->ne[2] && ggml_nrows(sinks) > 0);
 }
 
-static enum ggml_status softmax_run(struct cuda_run *r, struct ggml_tensor *op) {
+static enum ggml_status softmax_run(struct gpu_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *mask = op->src[1], *sinks = op->src[2];
     const float max_bias = param_f32(op, 1);
     int32_t n = 1; // largest power of two that is at most the number of heads
     while ((int64_t) n * 2 <= op->ne[2]) {
         n *= 2;
     }
-    struct cuda_softmax_args args = {.dst = cuda_view_of(op),
-        .a = cuda_view_of(op->src[0]),
+    struct gpu_softmax_args args = {.dst = gpu_view_of(op),
+        .a = gpu_view_of(op->src[0]),
         .scale = param_f32(op, 0),
         .max_bias = max_bias,
         .m0 = powf(2.0f, -max_bias / (float) n),
         .m1 = powf(2.0f, -max_bias / 2.0f / (float) n),
         .n_head_log2 = n};
     if (mask != NULL) {
-        args.mask = cuda_view_of(mask);
+        args.mask = gpu_view_of(mask);
     }
     if (sinks != NULL) {
         args.sinks = sinks->data;
         args.sinks_nb = (int64_t) sinks->nb[0];
     }
-    const struct cuda_dims dims = cuda_grid(ggml_nrows(op), 1, 1, block_for(op->ne[0]), 0);
-    return cuda_launch_one(r, "soft_max", dims, &args);
+    const struct gpu_dims dims = gpu_grid(ggml_nrows(op), 1, 1, block_for(op->ne[0]), 0);
+    return gpu_launch(r, "soft_max", dims, &args);
 }
 
 #define NORM \
     { .supports = norm_supports, .run = norm_run }
 
-const struct cuda_op_entry cuda_ops_norm[] = {
+const struct gpu_op_entry gpu_ops_norm[] = {
     {GGML_OP_NORM, NORM},
     {GGML_OP_RMS_NORM, NORM},
     {GGML_OP_L2_NORM, NORM},
     {GGML_OP_GROUP_NORM, {.supports = group_supports, .run = group_run}},
     {GGML_OP_SOFT_MAX, {.supports = softmax_supports, .run = softmax_run}},
-    CUDA_OPS_END,
+    GPU_OPS_END,
 };

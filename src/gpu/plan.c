@@ -3,8 +3,9 @@
 // whose tensors have the same data addresses and properties. Invariants: snapshots[] holds the nodes in order, each followed by
 // its sources. If n_snapshots of a plan is 0, the plan is free.
 
-#include "cuda/backend.h"
+#include "gpu/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // Makes an array large enough for n elements. If it enlarges the array, the old contents are discarded. Returns false if memory
@@ -43,8 +44,8 @@ static size_t count_snapshots(const struct ggml_cgraph *graph) {
     return n;
 }
 
-static void snapshot_set(struct cuda_snapshot *s, const struct ggml_tensor *t, bool is_node) {
-    *s = (struct cuda_snapshot){.tensor = t};
+static void snapshot_set(struct gpu_snapshot *s, const struct ggml_tensor *t, bool is_node) {
+    *s = (struct gpu_snapshot){.tensor = t};
     if (t == NULL) {
         return;
     }
@@ -61,7 +62,7 @@ static void snapshot_set(struct cuda_snapshot *s, const struct ggml_tensor *t, b
 }
 
 // Compares the properties that nodes and sources have in common.
-static bool snapshot_equals(const struct cuda_snapshot *s, const struct ggml_tensor *t) {
+static bool snapshot_equals(const struct gpu_snapshot *s, const struct ggml_tensor *t) {
     return s->data == t->data && s->type == (int32_t) t->type && memcmp(s->ne, t->ne, sizeof s->ne) == 0 &&
            memcmp(s->nb, t->nb, sizeof s->nb) == 0;
 }
@@ -69,8 +70,8 @@ static bool snapshot_equals(const struct cuda_snapshot *s, const struct ggml_ten
 // Returns whether the plan is valid for the graph. This comparison runs for every token, over about a thousand nodes, so it must
 // be fast. A source that is also a node was compared at that node. It is not compared again if all nodes so far are the same
 // ggml_tensor structs as in the plan.
-static bool plan_matches(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
-    const struct cuda_snapshot *s = plan->snapshots, *end = s + plan->n_snapshots;
+static bool plan_matches(const struct gpu_plan *plan, const struct ggml_cgraph *graph) {
+    const struct gpu_snapshot *s = plan->snapshots, *end = s + plan->n_snapshots;
     bool are_same_nodes = true; // all nodes so far are the same ggml_tensor structs as in the plan
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
@@ -105,7 +106,7 @@ static size_t count_slots(const struct ggml_cgraph *graph) {
 }
 
 // Fills plan->snapshots. slots: memory for a hash table of the nodes. The caller has allocated both.
-static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
+static void plan_keep_graph(struct gpu_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
     const size_t n_slots = count_slots(graph);
     size_t at = 0;
     memset(slots, 0, n_slots * sizeof *slots);
@@ -114,7 +115,7 @@ static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **s
         const struct ggml_tensor *node = graph->nodes[i];
         snapshot_set(&plan->snapshots[at++], node, true);
         for (int j = 0; j < count_src(node); j++) {
-            struct cuda_snapshot *s = &plan->snapshots[at++];
+            struct gpu_snapshot *s = &plan->snapshots[at++];
             snapshot_set(s, node->src[j], false);
             size_t k = SLOT(node->src[j]);
             while (slots[k] != NULL && slots[k] != node->src[j]) {
@@ -133,25 +134,18 @@ static void plan_keep_graph(struct cuda_plan *plan, const struct ggml_tensor **s
 
 // ---- steps ----
 
-// Returns why the device cannot access a tensor; NULL: it can.
-static const char *why_unreachable(struct cuda_device *dev, const struct ggml_tensor *t) {
-    const ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
+static const char *why_unreachable(struct gpu_device *dev, const struct ggml_tensor *t) {
     if (ggml_nelements(t) == 0) {
         return NULL;
     }
-    if (t->data == NULL || buffer == NULL) {
+    if (t->data == NULL || gpu_buffer_of(t) == NULL) {
         return "has no memory";
     }
-    struct cuda_device *at = cuda_buffer_device(buffer);
-    if (at == dev || (at != NULL && cuda_peer_reach(dev, at)) || buffer->buft == cuda_host_buft()) {
-        return NULL;
-    }
-    return at != NULL ? "is in the memory of another device, which this device cannot access"
-                      : "is in host memory, which this device cannot access";
+    return dev->i->why_unreachable(dev, t);
 }
 
-static enum ggml_status node_check(struct cuda_device *dev, const struct ggml_tensor *node) {
-    if (!cuda_supports_op(dev, node)) {
+static enum ggml_status node_check(struct gpu_device *dev, const struct ggml_tensor *node) {
+    if (!gpu_supports_op(dev, node)) {
         return shim_error(GGML_STATUS_FAILED, "%s: %s '%s' is not supported", dev->name, ggml_op_desc(node), node->name);
     }
     const char *why = why_unreachable(dev, node);
@@ -168,13 +162,13 @@ static enum ggml_status node_check(struct cuda_device *dev, const struct ggml_te
     return GGML_STATUS_SUCCESS;
 }
 
-static bool is_computed(const struct ggml_tensor *node, const struct cuda_op_row *row) {
+static bool is_computed(const struct ggml_tensor *node, const struct gpu_op_row *row) {
     return row->run != NULL && ggml_nelements(node) > 0 && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
 }
 
 // Returns the first fusion that starts at node i, and its number of nodes in *n. If none applies, returns NULL and sets *n to 1.
-static const struct cuda_fusion *fusion_at(const struct cuda_backend *b, const struct ggml_cgraph *graph, int i, int *n) {
-    for (const struct cuda_fusion *const *f = cuda_fusions(); !b->no_fusion && *f != NULL; f++) {
+static const struct gpu_fusion *fusion_at(const struct gpu_plans *b, const struct ggml_cgraph *graph, int i, int *n) {
+    for (const struct gpu_fusion *const *f = b->dev->fusions; !b->no_fusion && *f != NULL; f++) {
         *n = (*f)->match(b->dev, graph, i);
         if (*n > 1) {
             return *f;
@@ -184,11 +178,11 @@ static const struct cuda_fusion *fusion_at(const struct cuda_backend *b, const s
     return NULL;
 }
 
-static enum ggml_status plan_make_steps(struct cuda_backend *b, struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+static enum ggml_status plan_make_steps(struct gpu_plans *b, struct gpu_plan *plan, const struct ggml_cgraph *graph) {
     plan->n_steps = 0;
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        const struct cuda_op_row *row = cuda_op_row(node->op);
+        const struct gpu_op_row *row = gpu_op_row(b->dev, node->op);
         if (row != NULL && row->run == NULL) {
             continue;
         }
@@ -197,27 +191,27 @@ static enum ggml_status plan_make_steps(struct cuda_backend *b, struct cuda_plan
             return status;
         }
     }
-    plan->work_size = cuda_graph_work_size(b, graph);
+    plan->work_size = gpu_graph_work_size(b, graph);
     for (int i = 0, n = 1; i < graph->n_nodes; i += n) {
         const struct ggml_tensor *node = graph->nodes[i];
-        const struct cuda_op_row *row = cuda_op_row(node->op);
+        const struct gpu_op_row *row = gpu_op_row(b->dev, node->op);
         n = 1;
         if (!is_computed(node, row)) {
             continue;
         }
-        const struct cuda_fusion *fusion = fusion_at(b, graph, i, &n);
+        const struct gpu_fusion *fusion = fusion_at(b, graph, i, &n);
         plan->steps[plan->n_steps++] =
-            (struct cuda_step){.i_node = i, .n_nodes = n, .row = fusion != NULL ? NULL : row, .fusion = fusion};
+            (struct gpu_step){.i_node = i, .n_nodes = n, .row = fusion != NULL ? NULL : row, .fusion = fusion};
     }
     return GGML_STATUS_SUCCESS;
 }
 
-size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgraph *graph) {
+size_t gpu_graph_work_size(const struct gpu_plans *b, const struct ggml_cgraph *graph) {
     size_t size = 0;
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        const struct cuda_op_row *row = cuda_op_row(node->op);
-        if (row != NULL && row->work_size != NULL && ggml_nelements(node) > 0 && cuda_supports_op(b->dev, node)) {
+        const struct gpu_op_row *row = gpu_op_row(b->dev, node->op);
+        if (row != NULL && row->work_size != NULL && ggml_nelements(node) > 0 && gpu_supports_op(b->dev, node)) {
             size = max_size(size, row->work_size(b->dev, node));
         }
     }
@@ -226,38 +220,39 @@ size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgra
 
 // ---- the plans of a backend ----
 
-void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan) {
-    if (plan->exec != NULL && !atomic_load(&b->dev->is_lost)) {
-        b->dev->cu->GraphExecDestroy(plan->exec);
+void gpu_plans_fini(struct gpu_plans *b) {
+    for (int i = 0; i < GPU_MAX_PLANS; i++) {
+        shim_free(b->plans[i].snapshots);
+        shim_free(b->plans[i].steps);
+        b->plans[i] = (struct gpu_plan){0};
     }
-    shim_free(plan->snapshots);
-    shim_free(plan->steps);
-    *plan = (struct cuda_plan){0};
+    shim_free(b->slots);
+    b->slots = NULL;
 }
 
-static bool report_no_memory(const struct ggml_cgraph *graph, size_t n_snapshots) {
-    shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph of %d nodes (%zu bytes)", graph->n_nodes,
-        n_snapshots * sizeof(struct cuda_snapshot) + (size_t) graph->n_nodes * sizeof(struct cuda_step));
+static bool report_no_memory(const struct gpu_plans *b, const struct ggml_cgraph *graph, size_t n_snapshots) {
+    shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for the plan of a graph of %d nodes (%zu bytes)", b->dev->name,
+        graph->n_nodes, n_snapshots * sizeof(struct gpu_snapshot) + (size_t) graph->n_nodes * sizeof(struct gpu_step));
     return false;
 }
 
-static bool plan_has_room(const struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_snapshots) {
+static bool plan_has_room(const struct gpu_plan *plan, const struct ggml_cgraph *graph, size_t n_snapshots) {
     return plan->snapshots_cap >= n_snapshots && plan->steps_cap >= (size_t) graph->n_nodes;
 }
 
-static bool plan_make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_snapshots) {
+static bool plan_make_room(struct gpu_plan *plan, const struct ggml_cgraph *graph, size_t n_snapshots) {
     plan->n_snapshots = 0; // the old contents are discarded
     plan->n_steps = 0;
     return array_grow((void **) &plan->snapshots, &plan->snapshots_cap, n_snapshots, sizeof *plan->snapshots) &&
            array_grow((void **) &plan->steps, &plan->steps_cap, (size_t) graph->n_nodes, sizeof *plan->steps);
 }
 
-bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) {
-    struct cuda_plan *plan = &b->plans[b->n_reserved % CUDA_MAX_PLANS];
+bool gpu_plan_reserve(struct gpu_plans *b, const struct ggml_cgraph *graph) {
+    struct gpu_plan *plan = &b->plans[b->n_reserved % GPU_MAX_PLANS];
     const size_t n_snapshots = count_snapshots(graph);
     if (!array_grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots) ||
         (!plan_has_room(plan, graph, n_snapshots) && !plan_make_room(plan, graph, n_snapshots))) {
-        return report_no_memory(graph, n_snapshots);
+        return report_no_memory(b, graph, n_snapshots);
     }
     b->n_reserved++;
     return true;
@@ -265,10 +260,10 @@ bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) 
 
 // Returns a plan whose contents can be replaced: the least recently used plan, enlarged if necessary. If that plan cannot be
 // enlarged, returns the least recently used plan that is large enough, or NULL if there is none.
-static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cgraph *graph, size_t n_snapshots) {
-    struct cuda_plan *oldest = &b->plans[0], *roomy = NULL;
-    for (int i = 0; i < CUDA_MAX_PLANS; i++) {
-        struct cuda_plan *plan = &b->plans[i];
+static struct gpu_plan *plan_evict(struct gpu_plans *b, const struct ggml_cgraph *graph, size_t n_snapshots) {
+    struct gpu_plan *oldest = &b->plans[0], *roomy = NULL;
+    for (int i = 0; i < GPU_MAX_PLANS; i++) {
+        struct gpu_plan *plan = &b->plans[i];
         if (plan->last_used < oldest->last_used) {
             oldest = plan;
         }
@@ -279,9 +274,9 @@ static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cg
     return plan_make_room(oldest, graph, n_snapshots) ? oldest : roomy;
 }
 
-struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) {
-    for (int i = 0; i < CUDA_MAX_PLANS; i++) {
-        struct cuda_plan *plan = &b->plans[i];
+struct gpu_plan *gpu_plan_get(struct gpu_plans *b, const struct ggml_cgraph *graph) {
+    for (int i = 0; i < GPU_MAX_PLANS; i++) {
+        struct gpu_plan *plan = &b->plans[i];
         if (plan->n_snapshots > 0 && plan_matches(plan, graph)) {
             plan->last_used = b->clock;
             return plan;
@@ -289,9 +284,9 @@ struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph
     }
     const size_t n_snapshots = count_snapshots(graph);
     const bool has_slots = array_grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots);
-    struct cuda_plan *plan = has_slots ? plan_evict(b, graph, n_snapshots) : NULL;
+    struct gpu_plan *plan = has_slots ? plan_evict(b, graph, n_snapshots) : NULL;
     if (plan == NULL) {
-        report_no_memory(graph, n_snapshots);
+        report_no_memory(b, graph, n_snapshots);
         return NULL;
     }
     plan->n_snapshots = 0;
@@ -304,4 +299,52 @@ struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph
     plan->n_snapshots = n_snapshots;
     plan->last_used = b->clock;
     return plan;
+}
+
+// ---- running ----
+
+// Returns whether a node of a step writes memory of t.
+static bool step_writes(const struct ggml_cgraph *graph, const struct gpu_step *step, const struct ggml_tensor *t) {
+    for (int i = step->i_node; i < step->i_node + step->n_nodes; i++) {
+        const struct ggml_tensor *node = graph->nodes[i];
+        if (node != t && gpu_overlap(node, t)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum ggml_status gpu_steps_run(struct gpu_run *r, const struct gpu_plan *plan) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int i = 0; i < plan->n_steps && status == GGML_STATUS_SUCCESS; i++) {
+        const struct gpu_step *step = &plan->steps[i];
+        r->row = step->row;
+        status = step->fusion != NULL ? step->fusion->run(r, r->graph, step->i_node, step->n_nodes)
+                                      : step->row->run(r, r->graph->nodes[step->i_node]);
+        if (r->kept != NULL && step_writes(r->graph, step, r->kept)) { // for example by an op in place
+            r->kept = NULL;
+        }
+    }
+    return status;
+}
+
+size_t gpu_plans_explain(const struct gpu_plans *b, char *buf, size_t size) {
+    const struct gpu_plan *last = &b->plans[0];
+    for (int i = 1; i < GPU_MAX_PLANS; i++) {
+        if (b->plans[i].last_used > last->last_used) {
+            last = &b->plans[i];
+        }
+    }
+    size_t n = 0;
+    buf[0] = '\0';
+    for (const struct gpu_fusion *const *f = b->dev->fusions; *f != NULL; f++) {
+        int count = 0;
+        for (int i = 0; i < last->n_steps; i++) {
+            count += last->steps[i].fusion == *f;
+        }
+        if (count > 0 && n < size) {
+            n += (size_t) snprintf(buf + n, size - n, "%s %d\n", (*f)->name, count);
+        }
+    }
+    return n < size ? n : size - 1;
 }

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// gpu.h: what the GPU backends share: op drivers (op/*.c), fusions, and the plan of a graph. Op drivers are C code that receives
+// tensors and launches kernels by name. Kernels belong to a backend. They receive only the structs of gpu/kernel/*.h, which hold
+// addresses, counts and strides.
+//
+// A family of ops is one file, op/<family>.c, that ends in
+//
+//     const struct gpu_op_entry gpu_ops_<family>[] = {
+//         {GGML_OP_SCALE, {.supports = scale_supports, .run = scale_run}},
+//         GPU_OPS_END,
+//     };
+//
+// and is declared below. A backend lists the families whose kernels it has, and its own ones (gpu_rows_gather). An op without a row is not supported. run() is
+// called only if supports() returned true and the result has elements. run() enqueues its work in the order of the run. A backend
+// may record this work and repeat it later, so run() has no other effect. run() uses only the tensors and the memory that
+// extra_size and work_size requested.
+#pragma once
+
+#include "base/min.h"
+#include "base/shim/shim.h"
+
+#include "ggml-backend-impl.h"
+
+struct gpu_device;
+struct gpu_run;
+struct gpu_op_row;
+struct gpu_fusion;
+
+// ---- a device: the first member of the struct with which a backend describes its device ----
+
+struct gpu_dims {
+    unsigned grid[3]; // 0 counts as 1
+    unsigned block[3];
+    unsigned shared_size; // dynamic shared memory in bytes; above 48 KiB, CUDA raises the kernel's limit
+    unsigned cluster;     // CUDA: blocks along x that form a cluster; 0: none
+    bool overlap;         // CUDA: may start before the previous kernel ends; the kernel calls dep_wait() or wait_for_previous()
+};
+
+// The functions of a backend that op drivers and plans call.
+struct gpu_device_i {
+    enum ggml_status (*launch)(struct gpu_run *r, const char *kernel, struct gpu_dims dims, const void *arg, size_t arg_size);
+    enum ggml_status (*copy)(struct gpu_run *r, void *to, const void *from, size_t size);
+    // Returns why the device cannot access the memory of a tensor; NULL: it can.
+    const char *(*why_unreachable)(struct gpu_device *dev, const struct ggml_tensor *t);
+};
+
+struct gpu_device {
+    const struct gpu_device_i *i;
+    const char *name;                        // "CUDA0"
+    int n_units;                             // multiprocessors
+    bool has_superblocks;                    // has the kernels that quantise to blocks of more than 32 elements
+    const struct gpu_op_row *const *rows;    // [GGML_OP_COUNT]; NULL: the op is not supported
+    const struct gpu_fusion *const *fusions; // ended by NULL. Longer fusions come first.
+};
+
+// ---- a run: one compute, or one recording, of a graph ----
+
+struct gpu_run {
+    struct gpu_device *dev;
+    const struct ggml_cgraph *graph;
+    const struct gpu_op_row *row; // row of the node that runs; NULL for a fusion
+    void *work;                   // the arena of the backend, aligned to 256; shared by all ops of the graph
+    size_t work_size;             // bytes of the arena; at least the largest work_size() of the graph's nodes
+    // An op may leave data in the arena for a later op of this run. The op sets `kept` to the tensor that the data was made from.
+    // The op also sets kept_kind, a number that says which kind of data it left. gpu_work() sets `kept` to NULL.
+    const struct ggml_tensor *kept;
+    int kept_kind;
+};
+
+// Returns the work memory of an op. Returns NULL if `size` exceeds the arena, that is, if work_size() was too small.
+void *gpu_work(struct gpu_run *r, size_t size);
+// Returns the address of the bytes after the result that extra_size requested, aligned to 256.
+void *gpu_extra(const struct ggml_tensor *op);
+
+// Launches a kernel by its name. arg: address of the struct that the kernel receives.
+#define gpu_launch(r, kernel, dims, arg) (r)->dev->i->launch(r, kernel, dims, arg, sizeof *(arg))
+static inline enum ggml_status gpu_copy_bytes(struct gpu_run *r, void *to, const void *from, size_t size) {
+    return r->dev->i->copy(r, to, from, size);
+}
+
+// ---- op rows ----
+
+// The first parameter of a function of an op row that does not use the device.
+#define GPU_DEV const struct gpu_device *dev __attribute__((unused))
+
+struct gpu_op_row {
+    bool (*supports)(const struct gpu_device *dev, const struct ggml_tensor *op); // NULL: always
+    // Bytes after the result, planned by the allocator. Only for ops with ggml_op_alloc_size_may_expand().
+    size_t (*extra_size)(const struct gpu_device *dev, const struct ggml_tensor *op); // NULL: none
+    // Bytes of the backend's arena, which all ops share.
+    size_t (*work_size)(const struct gpu_device *dev, const struct ggml_tensor *op); // NULL: none
+    enum ggml_status (*run)(struct gpu_run *r, struct ggml_tensor *op);              // NULL: the op computes nothing (views)
+    const char *kernel;  // kernel that gpu_elementwise_run (op/op.h) launches
+    unsigned empty_srcs; // bit mask; bit i set: src[i] may be empty although the result is not
+};
+
+struct gpu_op_entry {
+    enum ggml_op op;
+    struct gpu_op_row row;
+};
+// clang-format off
+#define GPU_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, NULL, 0}}
+// clang-format on
+
+// The families that backends share. A backend lists those whose kernels it has.
+extern const struct gpu_op_entry gpu_ops_views[], gpu_ops_eltwise[], gpu_ops_norm[], gpu_ops_rope[], gpu_ops_rows[],
+    gpu_ops_rearrange[], gpu_ops_reduce[], gpu_ops_conv[], gpu_ops_recur[], gpu_ops_ssm[], gpu_ops_train[];
+extern const struct gpu_fusion gpu_fusion_norm, gpu_fusion_rope_qkv, gpu_fusion_rope_set, gpu_fusion_conv, gpu_fusion_scan,
+    gpu_fusion_gate, gpu_fusion_router, gpu_fusion_expert_sum;
+
+// Fills rows[GGML_OP_COUNT] with the rows of families, a list that ends with NULL.
+void gpu_rows_gather(const struct gpu_op_row **rows, const struct gpu_op_entry *const *families);
+// Returns the row of an op, or NULL if it has none.
+static inline const struct gpu_op_row *gpu_op_row(const struct gpu_device *dev, enum ggml_op op) {
+    return (unsigned) op < GGML_OP_COUNT ? dev->rows[op] : NULL;
+}
+bool gpu_supports_op(const struct gpu_device *dev, const struct ggml_tensor *op);
+// Returns the bytes that a buffer needs for a tensor: more than the tensor's size only if the op's row requests extra_size bytes.
+size_t gpu_alloc_size(const struct gpu_device *dev, const struct ggml_tensor *t);
+// Returns whether an op with host memory as weights is worth copying the weights to the device: an op of many columns.
+bool gpu_is_worth_offload(const struct ggml_tensor *op);
+
+// ---- fusions: consecutive nodes of a graph that one launch computes ----
+
+struct gpu_fusion {
+    const char *name; // "rms_norm+mul"
+    // Returns the number of nodes in the fusion that starts at node i, including views. 0: no fusion starts there.
+    int (*match)(const struct gpu_device *dev, const struct ggml_cgraph *graph, int i);
+    enum ggml_status (*run)(struct gpu_run *r, const struct ggml_cgraph *graph, int i, int n);
+};
+// Returns how many nodes read the result of `node`; -1: unknown, or the result is read outside the graph.
+int gpu_n_uses(const struct ggml_cgraph *graph, const struct ggml_tensor *node);
+// Returns whether exactly one node reads the result of `node`, and nothing outside the graph does.
+bool gpu_is_used_once(const struct ggml_cgraph *graph, const struct ggml_tensor *node);
+// Returns whether `node` writes into the memory of `t`.
+bool gpu_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *t);
+// Returns whether no node of the graph writes `t`. If so, a kernel may read `t` before the previous kernel ends.
+bool gpu_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t);
+// Requests that sources of a fusion keep their memory until its last node, so that the fused kernel can read them while it writes
+// its result. Called before memory is allocated.
+void gpu_rope_keep(const struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params);
+void gpu_ssm_keep(const struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params);
+void gpu_moe_keep(const struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params);
+// Requests that t keeps its memory until the node `until`, unless t is not allocated with the graph.
+void gpu_keep(struct ggml_backend_graph_optimize_params *params, const struct ggml_tensor *t, struct ggml_tensor *until);
+// Returns the index of the first node from i on that computes elements. Returns n_nodes if there is none.
+int gpu_next_computed(const struct ggml_cgraph *graph, int i);
+// Returns node i if it is an `op` that is computed. Otherwise returns NULL.
+struct ggml_tensor *gpu_node_at(const struct ggml_cgraph *graph, int i, enum ggml_op op);
+bool gpu_overlap(const struct ggml_tensor *a, const struct ggml_tensor *b);
+// For kernels in which each thread reads element i of `read` just before it writes element i of `result`. Returns whether the
+// tensors are disjoint or have identical addresses and layouts.
+bool gpu_may_write_over(const struct ggml_tensor *result, const struct ggml_tensor *read);
+// Returns whether an op moves no data: NONE, VIEW, RESHAPE, PERMUTE, TRANSPOSE.
+bool gpu_is_view_op(enum ggml_op op);
