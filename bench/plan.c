@@ -9,11 +9,14 @@
 //       generated problems of 10^3 to N_MAX (default 10^6) items: one greedy pass, the fast path, memory
 //   bench-plan hard|training [N] [SEED] [SECONDS] [asks|least]
 //       N generated problems from SEED on (support/plan_made.h): a plan at the known optimum (asks), the minimum (least), or both
+//   bench-plan anytime wide|flat|hard [N] [SEEDS] [SECONDS] [THREADS]
+//       the gap after 0.1, 1, 10 and 60 s of SEEDS random problems of N items; hard: problems of 300 to 700 items
 //   bench-plan make hard|training SEED
 //       prints the problem as CSV
 //
 // Times are processor time of this process, because other processes may use the machine.
 
+#include "plan_anytime.h"
 #include "plan_instance.h"
 #include "plan_known.h"
 #include "plan_scale.h"
@@ -255,10 +258,15 @@ int main(int argc, char **argv) {
         return run_made(training, argc > 2 ? atoi(argv[2]) : (training ? 50 : 200), argc > 3 ? strtoull(argv[3], NULL, 10) : 1,
             argc > 4 ? atof(argv[4]) : 10, argc > 5 ? argv[5] : "both");
     }
+    if (argc >= 3 && strcmp(argv[1], "anytime") == 0) {
+        return run_anytime(argv[2], argc > 3 ? atoll(argv[3]) : 20000, argc > 4 ? atoi(argv[4]) : 3,
+            argc > 5 ? atof(argv[5]) : 10, argc > 6 ? atoi(argv[6]) : 1);
+    }
     if (argc >= 4 && strcmp(argv[1], "make") == 0) {
         return make_csv(argv[2][0] == 't', strtoull(argv[3], NULL, 10));
     }
     fprintf(stderr, "usage: bench-plan instances DIR [SECONDS] | graphs DIR [BUDGET_US] | scale [N_MAX]\n"
-                    "       bench-plan hard|training [N] [SEED] [SECONDS] [asks|least] | make hard|training SEED\n");
+                    "       bench-plan hard|training [N] [SEED] [SECONDS] [asks|least] | make hard|training SEED\n"
+                    "       bench-plan anytime wide|flat|hard [N] [SEEDS] [SECONDS] [THREADS]\n");
     return 2;
 }

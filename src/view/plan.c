@@ -118,6 +118,9 @@ void view_plan_free(struct view_plan *plan) {
     berth_plan_set_free(plan->set);
     berth_budget_free(plan->budgeted);
     berth_free(plan->homes);
+    for (size_t b = 0; b < plan->n_buffers; b++) {
+        berth_free(plan->buffers[b].curve);
+    }
     berth_free(plan->buffers);
     berth_free(plan->order);
     *plan = (struct view_plan){0};
@@ -129,13 +132,37 @@ struct search {
     const struct view_plan *plan;
     int64_t start_us, time_limit_us; // start and time limit of the search over all buffers
     uint64_t done_peak, done_bound;  // sums over the finished buffers
+    struct view_buffer *buffer;      // the current one
+    int64_t buffer_us;               // when planning of the current buffer began
+    int64_t fell_us;                 // time of the last improvement, from start_us; 0: none yet
     bool is_stopped;
 };
 
+// Appends a point to the curve of a buffer if the peak or the bound has changed.
+static void curve_add(struct view_buffer *b, struct view_point point) {
+    const struct view_point *last = b->n_curve > 0 ? &b->curve[b->n_curve - 1] : NULL;
+    if (last != NULL && last->peak == point.peak && last->bound == point.bound) {
+        return;
+    }
+    if (b->n_curve == VIEW_CURVE_MAX) {
+        b->n_curve = VIEW_CURVE_MAX / 2;
+        for (size_t k = 1; k < b->n_curve; k++) {
+            b->curve[k] = b->curve[2 * k];
+        }
+    }
+    b->curve[b->n_curve++] = point;
+}
+
 static bool search_watch(uint64_t peak, uint64_t bound, void *user) {
     struct search *s = user;
+    struct view_buffer *b = s->buffer;
+    const int64_t now_us = ggml_time_us();
+    if (b->n_curve > 0 && peak < b->curve[b->n_curve - 1].peak) {
+        s->fell_us = now_us - s->start_us;
+    }
+    curve_add(b, (struct view_point){now_us - s->buffer_us, peak, bound});
     const struct view_progress progress = {
-        ggml_time_us() - s->start_us, s->time_limit_us, s->done_peak + peak, s->done_bound + bound};
+        now_us - s->start_us, s->time_limit_us, s->fell_us, s->done_peak + peak, s->done_bound + bound};
     s->is_stopped = s->plan->watch != NULL && !s->plan->watch(&progress, s->plan->watch_user);
     return !s->is_stopped;
 }
@@ -158,12 +185,21 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct vi
         arrays->items[k] = set->items[buffer->items[k]];
         arrays->start[k] = params->start != NULL ? params->start[buffer->items[k]] : 0;
     }
+    berth_free(buffer->curve); // of an earlier plan
+    buffer->n_curve = 0;
+    buffer->curve = berth_malloc(VIEW_CURVE_MAX * sizeof *buffer->curve);
+    if (buffer->curve == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the curve of a search");
+    }
     const int64_t n = (int64_t) buffer->n_items;
     const int64_t start_us = ggml_time_us();
+    search->buffer = buffer;
+    search->buffer_us = start_us;
     enum ggml_status status =
         berth_plan_solve_watched(arrays->items, n, &own, search_watch, search, arrays->offsets, &buffer->report);
     // The planner reports no time for very short plans.
     buffer->report.time_us = ggml_time_us() - start_us + 1;
+    curve_add(buffer, (struct view_point){buffer->report.time_us, buffer->report.peak, buffer->report.bound});
     search->done_peak += buffer->report.peak;
     search->done_bound += buffer->report.bound;
     if (status == GGML_STATUS_SUCCESS) {

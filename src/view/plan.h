@@ -22,6 +22,13 @@ struct view_value {
     uint64_t size;
 };
 
+// A point of the curve of a search.
+#define VIEW_CURVE_MAX 200 // if a curve has more points, every second one is dropped
+struct view_point {
+    int64_t us; // since planning of the buffer began
+    uint64_t peak, bound;
+};
+
 struct view_buffer {
     int32_t pool;         // pool of the items in this buffer
     char name[64];        // name of its buffer type, "" if the file has none
@@ -29,6 +36,8 @@ struct view_buffer {
     const size_t *items;  // [n_items] ascending indices into the set; part of view_plan.order
     size_t n_items;
     struct berth_plan_report report; // result of planning this buffer; plan.c measures time_us itself
+    struct view_point *curve;        // [n_curve] the peak during the search: its first and last value, and changes between them
+    size_t n_curve;
 };
 
 // Bytes of a model on one device. Only `compute` is planned.
@@ -40,6 +49,7 @@ struct view_home {
 
 struct view_progress {
     int64_t us, limit_us; // time since the start of the search; its time limit
+    int64_t fell_us;      // time of the last improvement; 0: none yet
     uint64_t peak, bound; // sums over the buffers that are finished and the current one
 };
 
@@ -108,3 +118,12 @@ struct view_alive *view_alive_at_bound(
     const struct view_plan *plan, const struct view_buffer *buffer, size_t *n, uint64_t *bytes);
 // Returns the buffer with the highest peak; NULL: there is no buffer.
 const struct view_buffer *view_plan_largest(const struct view_plan *plan);
+
+// ---- layers.c: shortens the text of berth_sched_explain_text ----
+
+#define VIEW_LAYERS_FOLDED (-1) // a layer is written, then the number of equal layers that follow
+#define VIEW_LAYERS_ALL (-2)    // every line
+
+// Writes the lines of a text by layer. layer: VIEW_LAYERS_FOLDED, VIEW_LAYERS_ALL, or the only layer to write. A node belongs to the
+// layer in its name (blk.3.ffn.up). Lines without a layer are always written. Returns the number of lines of `layer`.
+size_t view_layers_write(const char *text, int64_t layer, FILE *file);

@@ -4,12 +4,17 @@
 //   hard      150 to 420 items like those of MiniMalloc's instances. The items are pieces of a rectangle of time and memory. At
 //             one step, called `full`, the pieces take all of the rectangle's memory. So the height of the rectangle is the
 //             optimum. Greedy methods may reach it.
+//   pieces    300 to 700 pieces of such a rectangle, without a check that greedy methods fail
+//   random    any number of items with independent sizes and lifetimes, at one item per step on average. wide: sizes of 2^6 to
+//             2^24 bytes and lifetimes of 1 to 2^12 steps, both log-uniform. Otherwise: sizes uniform up to 1 MiB, and lifetimes
+//             exponential with a mean of 400 steps.
 //   training  10,000 to 60,000 items of a network and its gradients. Activations live from their forward step to their backward
 //             step. Gradients, workspace and other values live for a few steps.
 #pragma once
 
 #include "base/base.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,6 +181,34 @@ static inline void plan_made_hard(struct plan_made *m, uint64_t seed) {
     for (int64_t i = 0; i < m->n; i++) {
         m->items[i].size *= MADE_UNIT;
         m->items[i].fixed = 0; // made_stack has stored the offset there
+    }
+}
+
+static inline void plan_made_pieces(struct plan_made *m, uint64_t seed) {
+    *m = (struct plan_made){.random = seed * 0xD1342543DE82EF95u, .optimum = (uint64_t) MADE_SIDE * MADE_UNIT};
+    const int64_t n = made_between(m, 300, 700);
+    made_cut(m, n, made_below(m, MADE_SIDE));
+    for (int64_t i = 0; i < m->n; i++) {
+        m->items[i].size *= MADE_UNIT;
+    }
+}
+
+// ---- random ----
+
+static inline double made_fraction(struct plan_made *m) {
+    return (double) (made_random(m) >> 11) / 9007199254740992.0;
+}
+
+static inline void plan_made_random(struct plan_made *m, int64_t n, bool is_wide, uint64_t seed) {
+    *m = (struct plan_made){.random = seed * 0xD1342543DE82EF95u};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = made_below(m, n);
+        const double size = made_fraction(m), steps = made_fraction(m);
+        if (is_wide) {
+            made_add(m, first, first + (int64_t) exp2(12 * steps), (int64_t) exp2(6 + 18 * size));
+        } else {
+            made_add(m, first, first + 1 - (int64_t) (400 * log(1 - steps)), 1 + (int64_t) (size * (1 << 20)));
+        }
     }
 }
 

@@ -326,7 +326,9 @@ static enum ggml_status solved_peak(
     struct berth_plan_report report;
     enum ggml_status status = berth_plan_order_items(s->g.ops, s->g.n_ops, order, items, &n_items, NULL);
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_solve(items, n_items, s->params->plan, offsets, &report);
+        struct berth_plan_params params = *s->params->plan;
+        params.proof = NULL; // the caller would receive the proofs of two orders
+        status = berth_plan_solve(items, n_items, &params, offsets, &report);
         *peak = report.peak;
     }
     return status;

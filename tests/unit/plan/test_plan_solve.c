@@ -347,6 +347,7 @@ static void test_made(void **state) {
         }
         struct berth_plan_report r;
         struct berth_plan_params params = {.time_limit_us = 60000000};
+        berth_clear_error();
         uint64_t *off = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
         assert_non_null(off);
         assert_int_equal(berth_plan_solve(m.items, m.n, &params, off, &r), GGML_STATUS_SUCCESS);
@@ -355,6 +356,7 @@ static void test_made(void **state) {
         params.memory_limit = is_hard ? m.optimum : r.bound;
         assert_int_equal(berth_plan_solve(m.items, m.n, &params, off, &r), GGML_STATUS_SUCCESS);
         assert_true(r.proven && r.fits);
+        assert_string_equal(berth_last_error(), ""); // searches that find no plan report no error
         free(off);
         made_free(&m);
     }

@@ -85,7 +85,7 @@ static void test_refused(void **state) {
     assert_null(plan.set);
     unlink(path);
     const struct view_budget budget = {.bytes = 1 << 20};
-    assert_int_equal(view_plan_read("models/tales-q8_0.gguf", &no_options, &budget, &plan), GGML_STATUS_FAILED);
+    assert_int_equal(view_plan_read("tests/data/tales-3m-q8_0.gguf", &no_options, &budget, &plan), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "--budget requires a captured graph"));
     assert_int_equal(view_plan_read("/nonexistent/x.csv", &no_options, &no_budget, &plan), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "/nonexistent/x.csv"));
@@ -123,7 +123,7 @@ static void test_costs(void **state) {
 static void test_model(void **state) {
     (void) state;
     struct view_plan plan;
-    assert_int_equal(view_plan_read("models/tales-q8_0.gguf", &no_options, &no_budget, &plan), GGML_STATUS_SUCCESS);
+    assert_int_equal(view_plan_read("tests/data/tales-3m-q8_0.gguf", &no_options, &no_budget, &plan), GGML_STATUS_SUCCESS);
     assert_true(plan.n_ctx_train > 0);
     assert_true(plan.n_homes > 0);
     assert_true(plan.homes[0].weights > 0 && plan.homes[0].cache > 0 && plan.homes[0].compute > 0);

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// eject.h: moves blocks of a plan below a target, by ejection chains. A chain places one block. If the block fits into no gap, the
+// chain takes out ("ejects") the blocks that are cheapest to place again, and then places those. A chain that places all of its
+// blocks changes the plan; any other chain leaves the plan as it was.
+#pragma once
+
+#include "plan/solve/plan.h"
+
+struct eject;
+
+// NULL: out of memory. overlap must outlive the result.
+struct eject *berth_eject_new(const struct plan_prob *p, const struct plan_overlap *overlap, uint64_t seed) BERTH_MUST_USE;
+void berth_eject_free(struct eject *e);
+
+// Sets the plan. Blocks with a negative offset are not placed.
+void berth_eject_load(struct eject *e, const int64_t *off);
+void berth_eject_store(const struct eject *e, int64_t *off);
+// Returns the peak of the placed blocks.
+int64_t berth_eject_peak(const struct eject *e);
+// Returns a random block that ends above cap and is not fixed, -1: none found.
+int32_t berth_eject_above(struct eject *e, int64_t cap);
+
+// The limits of a chain.
+struct eject_limits {
+    int64_t cap;       // all blocks of the chain end at or below this
+    int32_t max_steps; // a step places one block
+    const struct plan_goal *goal;
+    int64_t n_steps; // result: steps so far, of all chains
+};
+
+// Places block i, which is not placed or ends above the cap. Returns whether the chain placed all of its blocks. The chain can be
+// undone until the next one begins.
+bool berth_eject_place(struct eject *e, int32_t i, struct eject_limits *limits);
+void berth_eject_undo(struct eject *e);
+// Moves a random block that is alive together with block i to a random offset, by a chain.
+bool berth_eject_shake(struct eject *e, int32_t i, struct eject_limits *limits);
+
+// One change of a chain: block i has the offset off.
+struct eject_move {
+    int64_t off;
+    int32_t i;
+};
+
+// Returns the number of moves of the last chain. *moves is valid until the next chain.
+int32_t berth_eject_moves(struct eject *e, const struct eject_move **moves);
+// Returns whether a move of another worker touches a block, or the place of a block, of the last chain.
+bool berth_eject_collides(const struct eject *e, const struct eject_move *move);
+// Makes a move of another worker.
+void berth_eject_move(struct eject *e, const struct eject_move *move);
