@@ -30,6 +30,9 @@ struct berth_plan_item {
     bool is_fixed;  // the item has a fixed offset
 };
 
+// Receives the next piece of a text. If it returns false, writing has failed.
+typedef bool (*berth_plan_write_t)(const char *text, size_t size, void *user_data);
+
 // How to plan. All members may be 0.
 struct berth_plan_params {
     uint64_t memory_limit; // most bytes of each pool; 0: find the lowest peak
@@ -40,6 +43,10 @@ struct berth_plan_params {
     const uint64_t *start; // offsets of a known plan to start from; NULL: none
     bool is_brief;         // use only the fastest methods of the fast path, which take a few times as long as one best fit
     bool is_counted;       // time_limit_us counts work instead of time: one thread, and the same plan on every machine
+    // Receives the proof of each pool's bound, in the format of docs/dev/proofs.md, which `berth verify --proof` checks. NULL: no
+    // proof is made. If writing fails, planning fails.
+    berth_plan_write_t proof;
+    void *proof_data; // argument of `proof`
 };
 
 // How good a plan is.

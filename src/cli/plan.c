@@ -6,6 +6,7 @@
 #include "cli/help.h"
 #include "cli/models.h"
 #include "cli/plans.h"
+#include "cli/proofs.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 struct options {
     const char *path;
     const char *out;
+    const char *proof;
     bool json;
     bool has_capacity;
     struct view_budget budget;
@@ -44,9 +46,14 @@ static const struct cli_option option_rows[] = {
     CLI_OPTION('o', "out", "FILE",
         "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output", .takes = "*",
         CLI_TO(struct options, out)),
+    CLI_OPTION(0, "proof", "FILE",
+        "write why the bound holds; 'berth verify --proof FILE PLAN' checks it with PLAN from --out. A name that ends in .gz: "
+        "compressed",
+        .takes = "*", CLI_TO(struct options, proof)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
         "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, and "
-        "buffers (the same keys per buffer, and the values alive at its peak); models add 'memory' and 'lower'"),
+        "buffers (the same keys per buffer, the curve of the search, and the values alive at its peak); models add 'memory' and "
+        "'lower'"),
     {0},
 };
 
@@ -80,7 +87,8 @@ static int options_check(struct options *o) {
     if (o->json && o->out != NULL && cli_is_stdout(o->out)) {
         return cli_usage("plan", "--json and --out - cannot be combined: both write to standard output");
     }
-    return cli_output_check(o->out);
+    const int code = cli_output_check(o->proof);
+    return code != CLI_OK ? code : cli_output_check(o->out);
 }
 
 static void print_report(
@@ -108,6 +116,13 @@ static bool print_json(const struct options *o, const struct view_plan *plan, co
         berth_json_begin(&w, NULL, '{');
         berth_json_printf(&w, "'buffer': %d, 'name': %s", buffer->pool, buffer->name);
         print_report(&w, o, buffer->n_items, &buffer->report);
+        berth_json_begin(&w, "curve", '[');
+        for (size_t k = 0; k < buffer->n_curve; k++) {
+            const struct view_point *point = &buffer->curve[k];
+            berth_json_printf(&w, "{'ms': %.3f, 'peak': %" PRIu64 ", 'bound': %" PRIu64 "}", (double) point->us / 1000,
+                point->peak, point->bound);
+        }
+        berth_json_end(&w);
         ok = cli_alive_json(&w, plan, buffer) && ok;
         berth_json_end(&w);
     }
@@ -188,6 +203,33 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
     }
 }
 
+// Prints when the search of the largest buffer last lowered the peak, and how it fell in the second half of the search.
+static void print_search(FILE *file, const struct view_plan *plan, const struct berth_plan_report *r) {
+    const struct view_buffer *b = view_plan_largest(plan);
+    if (b == NULL || b->n_curve < 2 || r->peak == r->bound) {
+        return;
+    }
+    const struct view_point *first = &b->curve[0], *last = &b->curve[b->n_curve - 1], *middle = first;
+    int64_t fell_us = 0;
+    for (size_t k = 1; k < b->n_curve; k++) {
+        if (b->curve[k].peak < b->curve[k - 1].peak) {
+            fell_us = b->curve[k].us;
+        }
+        if (b->curve[k].us <= b->report.time_us / 2) {
+            middle = &b->curve[k];
+        }
+    }
+    char text[32];
+    fprintf(file, "  search   ");
+    if (fell_us == 0) {
+        fprintf(file, "found no lower peak\n");
+        return;
+    }
+    fprintf(file, "the peak fell by %s", cli_short_bytes(first->peak - last->peak, text));
+    fprintf(file, ", last after %.2f s; in the second half by %s%s\n", (double) fell_us / 1e6,
+        cli_short_bytes(middle->peak - last->peak, text), middle->peak > last->peak ? ": a longer --time may lower it" : "");
+}
+
 static void print_text(FILE *file, const struct options *o, const struct view_plan *plan, const struct berth_plan_report *r) {
     char text[64];
     const char *what = plan->n_buffers > 1 ? "each buffer " : "";
@@ -220,6 +262,7 @@ static void print_text(FILE *file, const struct options *o, const struct view_pl
     }
     print_budget(file, o, plan);
     fprintf(file, "  method   %s\n", r->method);
+    print_search(file, plan, r);
     fprintf(file, "  time     %.3f ms%s\n", (double) r->time_us / 1000, o->is_stopped ? ", stopped: the best plan so far" : "");
 }
 
@@ -275,6 +318,23 @@ static int answer_code(const struct options *o, const struct view_plan *plan, co
     return report->proven ? CLI_NEGATIVE : CLI_UNKNOWN;
 }
 
+// Plans, and writes the proof if --proof is given.
+static int plan_place(struct options *o, struct view_plan *plan, uint64_t *offsets, struct berth_plan_report *report) {
+    if (o->proof == NULL) {
+        return cli_plan_place(o->path, plan, &o->params, offsets, report, &o->is_stopped);
+    }
+    struct cli_proof_out out;
+    int code = cli_proof_open(&out, o->proof);
+    if (code != CLI_OK) {
+        return code;
+    }
+    o->params.proof = cli_proof_write;
+    o->params.proof_data = &out;
+    code = cli_plan_place(o->path, plan, &o->params, offsets, report, &o->is_stopped);
+    const int close_code = cli_proof_close(&out, code == CLI_OK);
+    return code != CLI_OK ? code : close_code;
+}
+
 int cli_plan(const struct cli_args *args) {
     struct options *o = args->options;
     int code = options_check(o);
@@ -295,7 +355,7 @@ int cli_plan(const struct cli_args *args) {
         code = cli_fail(CLI_FAILURE, "out of memory");
         goto end;
     }
-    code = cli_plan_place(o->path, &plan, &o->params, offsets, &report, &o->is_stopped);
+    code = plan_place(o, &plan, offsets, &report);
     if (code != CLI_OK) {
         goto end;
     }

@@ -26,8 +26,8 @@ static bool search_show(const struct view_progress *p, void *user) {
     (void) user;
     char text[2][32];
     const double gap = p->bound > 0 ? 100 * ((double) p->peak / (double) p->bound - 1) : 0;
-    cli_progress("searching", (uint64_t) p->us, (uint64_t) p->limit_us, "peak %s, bound %s, gap %.3f%%",
-        cli_short_bytes(p->peak, text[0]), cli_short_bytes(p->bound, text[1]), gap);
+    cli_progress("searching", (uint64_t) p->us, (uint64_t) p->limit_us, "peak %s, bound %s, gap %.3f%%, fell %.0f s ago",
+        cli_short_bytes(p->peak, text[0]), cli_short_bytes(p->bound, text[1]), gap, (double) (p->us - p->fell_us) / 1e6);
     return !cli_is_interrupted(NULL);
 }
 

@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: MIT
-// verify.c: `berth verify PLAN`: checks a plan and prints the first fault.
+// verify.c: `berth verify PLAN`: checks a plan and prints the first fault. With --proof it also checks why no plan has a lower peak.
 
 #include "base/json.h"
 #include "base/min.h"
 #include "cli/help.h"
+#include "cli/proofs.h"
 
 #include <inttypes.h>
 
+struct options {
+    const char *proof;
+    bool json;
+};
+
 static const struct cli_option option_rows[] = {
-    CLI_OPT_JSON(CLI_TO_BOOL, "print one JSON object: items, valid, peak, fault"),
+    CLI_OPTION(0, "proof", "FILE",
+        "also check the proof of 'berth plan --proof FILE': no plan has a lower peak. Exit code 0: valid and optimal, 1: plan or "
+        "proof not valid, 4: a gap is left. If PLAN has no offsets, only the proof is checked",
+        .takes = "*", CLI_TO(struct options, proof)),
+    CLI_OPT_JSON(CLI_TO(struct options, json),
+        "print one JSON object: items, valid, peak, fault; with --proof also proof: valid, why, bound, optimal, steps"),
     {0},
 };
 
@@ -22,9 +33,10 @@ const struct cli_help cli_verify_help = {
         "Checks a plan (CSV with a column 'offset', or JSON): buffers that are alive at the same time must not share bytes, and "
         "every buffer must respect its alignment, fixed offset and alias group. Prints the first fault.",
     .options = option_rows,
-    .size = sizeof(bool),
+    .size = sizeof(struct options),
     .negative = "the plan is not valid",
-    .examples = {{"Is it valid?", "verify plan.csv"}, {"For scripts", "verify --json plan.json"}},
+    .further = "4 the proof leaves a gap",
+    .examples = {{"Is it valid?", "verify plan.csv"}, {"Is it optimal?", "verify --proof plan.proof plan.csv"}},
 };
 
 static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) {
@@ -68,43 +80,110 @@ static uint64_t plan_peak(const struct berth_plan_set *set) {
     return peak;
 }
 
+static void proof_json(struct berth_json_writer *w, const struct cli_proof_sum *proof) {
+    berth_json_begin(w, "proof", '{');
+    berth_json_printf(w, "'valid': %c, 'why': %s, 'bound': %" PRIu64 ", 'optimal': %c, 'steps': %" PRId64, proof->is_valid,
+        proof->why, proof->bound, proof->is_optimal, proof->n_steps);
+    berth_json_end(w);
+}
+
+static void proof_print(const struct cli_proof_sum *proof, bool has_plan) {
+    char text[64];
+    if (!proof->is_valid) {
+        printf("%sproof refused%s: %s\n", cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET), proof->why);
+    } else if (proof->is_optimal) {
+        printf("%soptimal%s: the proof shows that no plan has a lower peak (%" PRId64 " steps)\n", cli_colour(stdout, CLI_GREEN),
+            cli_colour(stdout, CLI_RESET), proof->n_steps);
+    } else {
+        printf("%sproof valid%s: no plan requires less than %s (%" PRId64 " steps)%s\n", cli_colour(stdout, CLI_GREEN),
+            cli_colour(stdout, CLI_RESET), cli_bytes(proof->bound, text), proof->n_steps,
+            has_plan ? "; a lower peak is not excluded" : "");
+    }
+}
+
+static void valid_print(const struct berth_plan_set *set, bool is_valid, const struct berth_plan_fault *fault) {
+    char text[64];
+    if (is_valid) {
+        printf("%svalid%s: %" PRId64 " items, the highest ends at %s\n", cli_colour(stdout, CLI_GREEN),
+            cli_colour(stdout, CLI_RESET), set->n_items, cli_bytes(plan_peak(set), text));
+        return;
+    }
+    printf("%snot valid%s: ", cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET));
+    fault_print(stdout, set, fault);
+    putchar('\n');
+}
+
+static void valid_json(
+    struct berth_json_writer *w, const struct berth_plan_set *set, bool has_plan, const struct berth_plan_fault *fault) {
+    berth_json_printf(w, "'items': %" PRId64, set->n_items);
+    if (!has_plan) {
+        berth_json_printf(w, "'valid': null, 'peak': null, 'fault': null");
+        return;
+    }
+    const bool is_valid = fault->kind == BERTH_PLAN_SOUND;
+    berth_json_printf(w, "'valid': %c, 'peak': %" PRIu64, is_valid, plan_peak(set));
+    if (is_valid) {
+        berth_json_printf(w, "'fault': null");
+    } else {
+        berth_json_printf(w, "'fault': {'kind': %d, 'what': %s, 'i': %" PRId64 ", 'j': %" PRId64 "}", (int) fault->kind,
+            fault_names[fault->kind], fault->i, fault->j);
+    }
+}
+
+// Checks a plan that was read from path.
+static int set_verify(const struct options *o, const char *path, const struct berth_plan_set *set) {
+    const bool has_plan = set->n_items == 0 || set->has_offsets;
+    struct berth_plan_fault fault = {.i = -1, .j = -1};
+    struct cli_proof_sum proof = {.is_valid = true, .is_optimal = true};
+    bool is_valid = true;
+    if (has_plan) {
+        is_valid = berth_plan_check(set->items, set->n_items, NULL, set->offsets, &fault) == GGML_STATUS_SUCCESS;
+        if (!is_valid && fault.kind == BERTH_PLAN_SOUND) {
+            return cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
+        }
+    }
+    if (o->proof != NULL) {
+        const int code = cli_proof_check(o->proof, set, has_plan && is_valid, &proof);
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    if (o->json) {
+        struct berth_json_writer w = {.file = stdout};
+        berth_json_begin(&w, NULL, '{');
+        valid_json(&w, set, has_plan, &fault);
+        if (o->proof != NULL) {
+            proof_json(&w, &proof);
+        }
+        berth_json_end(&w);
+        putchar('\n');
+    } else {
+        if (has_plan) {
+            valid_print(set, is_valid, &fault);
+        }
+        if (o->proof != NULL) {
+            proof_print(&proof, has_plan && is_valid);
+        }
+    }
+    if (!is_valid || !proof.is_valid) {
+        return CLI_NEGATIVE;
+    }
+    return has_plan && !proof.is_optimal ? CLI_UNKNOWN : CLI_OK;
+}
+
 int cli_verify(const struct cli_args *args) {
-    const bool json = *(const bool *) args->options;
+    const struct options *o = args->options;
     const char *path = args->operands[0];
     struct berth_plan_set *set = NULL;
     if (berth_plan_read_file(path, &set) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
-    if (set->n_items > 0 && !set->has_offsets) {
-        berth_plan_set_free(set);
-        return cli_fail(CLI_FAILURE, "%s: some items have no offset; 'berth plan --out' writes a plan with offsets", path);
-    }
-    struct berth_plan_fault fault = {.i = -1, .j = -1};
-    const bool valid = berth_plan_check(set->items, set->n_items, NULL, set->offsets, &fault) == GGML_STATUS_SUCCESS;
-    const bool known = valid || fault.kind != BERTH_PLAN_SOUND;
-    char text[64];
-    if (!known) {
-        berth_plan_set_free(set);
-        return cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
-    }
-    if (json) {
-        struct berth_json_writer w = {.file = stdout};
-        berth_json_begin(&w, NULL, '{');
-        berth_json_printf(&w, "'items': %" PRId64 ", 'valid': %c, 'peak': %" PRIu64, set->n_items, valid, plan_peak(set));
-        if (valid) {
-            berth_json_printf(&w, "'fault': null}\n");
-        } else {
-            berth_json_printf(&w, "'fault': {'kind': %d, 'what': %s, 'i': %" PRId64 ", 'j': %" PRId64 "}}\n", (int) fault.kind,
-                fault_names[fault.kind], fault.i, fault.j);
-        }
-    } else if (valid) {
-        printf("%svalid%s: %" PRId64 " items, the highest ends at %s\n", cli_colour(stdout, CLI_GREEN),
-            cli_colour(stdout, CLI_RESET), set->n_items, cli_bytes(plan_peak(set), text));
+    int code;
+    if (set->n_items > 0 && !set->has_offsets && o->proof == NULL) {
+        code = cli_fail(CLI_FAILURE, "%s: some items have no offset; 'berth plan --out' writes a plan with offsets", path);
     } else {
-        printf("%snot valid%s: ", cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET));
-        fault_print(stdout, set, &fault);
-        putchar('\n');
+        code = set_verify(o, path, set);
     }
     berth_plan_set_free(set);
-    return valid ? CLI_OK : CLI_NEGATIVE;
+    return code;
 }

@@ -180,16 +180,38 @@ static void result_uses(const struct budget_graph *g, const struct budget_trace 
     }
 }
 
+/*@ predicate steps_are_valid(struct budget_graph *g, struct budget_steps *s) =
+        \valid_read(g) && \valid_read(s) && 0 <= g->n && \valid_read(g->ops + (0 .. g->n - 1)) &&
+        \valid_read(s->at + (0 .. s->n - 1)) &&
+        (\forall integer k; 0 <= k < s->n ==> 0 <= s->at[k].op < g->n); */
+
+// Adds the sizes of the ops of all steps to sum. False: the sum exceeds 2^63 - 1 at step *k.
+/*@ requires steps_are_valid(g, s) && \valid(k) && \separated(k, g, s, g->ops + (0 .. g->n - 1), s->at + (0 .. s->n - 1));
+    requires sum <= INT64_MAX;
+    assigns *k;
+    ensures \result ==> *k == s->n;
+    ensures !\result ==> *k < s->n; */
+static bool sizes_add(const struct budget_graph *g, const struct budget_steps *s, uint64_t sum, size_t *k) {
+    /*@ loop invariant 0 <= *k <= s->n && sum <= INT64_MAX;
+        loop assigns *k, sum;
+        loop variant s->n - *k; */
+    for (*k = 0; *k < s->n; (*k)++) {
+        if (__builtin_add_overflow(sum, g->ops[s->at[*k].op].size, &sum) || sum > INT64_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
 // Fails if the sum of the sizes of all inputs and steps exceeds 2^63 - 1, because the order pass adds them.
 static enum ggml_status sizes_check(const struct budget_graph *g, const struct budget_steps *s) {
     uint64_t sum = 0;
     for (int32_t i = 0; i < g->n; i++) { // at most 2^62 in total: checked by budget_graph_init
         sum += budget_is_input(g, i) ? g->ops[i].size : 0;
     }
-    for (size_t k = 0; k < s->n; k++) {
-        if (__builtin_add_overflow(sum, g->ops[s->at[k].op].size, &sum) || sum > INT64_MAX) {
-            return berth_fail(GGML_STATUS_FAILED, "budget: up to step %zu of %zu, the sizes sum to more than 2^63 - 1", k, s->n);
-        }
+    size_t k;
+    if (!sizes_add(g, s, sum, &k)) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: up to step %zu of %zu, the sizes sum to more than 2^63 - 1", k, s->n);
     }
     return GGML_STATUS_SUCCESS;
 }

@@ -24,13 +24,31 @@ struct free_list {
     int64_t work; // gaps inspected so far
 };
 
-static int64_t free_list_take(struct free_list *f, int64_t size, int64_t target) {
+// Returns the smallest gap of at least `size` units, of several the last one, -1: none.
+/*@ requires 0 <= n && \valid_read(gaps + (0 .. n - 1));
+    assigns \nothing;
+    ensures -1 <= \result < n;
+    ensures \result >= 0 ==> gaps[\result].size >= size;
+    ensures \forall integer i; 0 <= i < n && gaps[i].size >= size ==> \result >= 0 && gaps[\result].size <= gaps[i].size;
+    ensures \forall integer i; \result < i < n && \result >= 0 ==> gaps[i].size < size || gaps[i].size > gaps[\result].size; */
+static int32_t gaps_best(const struct gap *gaps, int32_t n, int64_t size) {
     int32_t best = -1;
-    for (int32_t i = 0; i < f->n; i++) {
-        if (f->gaps[i].size >= size && (best < 0 || f->gaps[i].size <= f->gaps[best].size)) {
+    /*@ loop invariant 0 <= i <= n && -1 <= best < i;
+        loop invariant best >= 0 ==> gaps[best].size >= size;
+        loop invariant \forall integer k; 0 <= k < i && gaps[k].size >= size ==> best >= 0 && gaps[best].size <= gaps[k].size;
+        loop invariant \forall integer k; best < k < i && best >= 0 ==> gaps[k].size < size || gaps[k].size > gaps[best].size;
+        loop assigns i, best;
+        loop variant n - i; */
+    for (int32_t i = 0; i < n; i++) {
+        if (gaps[i].size >= size && (best < 0 || gaps[i].size <= gaps[best].size)) {
             best = i;
         }
     }
+    return best;
+}
+
+static int64_t free_list_take(struct free_list *f, int64_t size, int64_t target) {
+    const int32_t best = gaps_best(f->gaps, f->n, size);
     f->work += f->n;
     if (best < 0) {
         // free_list_give merges the last gap into end.

@@ -5,6 +5,7 @@
 // all members are checked before any of them is entered. The time is O(n log n).
 
 #include "base/min.h"
+#include "plan/solve/blocks.h"
 #include "plan/solve/plan.h"
 
 #include <string.h>
@@ -17,44 +18,72 @@ struct tops {
     size_t n;
 };
 
-static uint64_t tops_query(const struct tops *t, size_t lo, size_t hi) {
+/*@ predicate tops_are_valid(struct tops t) = 0 < t.n <= 1 << 30 && \valid(t.over + (0 .. 2 * t.n - 1)) &&
+        \valid(t.most + (0 .. 2 * t.n - 1)) && \separated(t.over + (0 .. 2 * t.n - 1), t.most + (0 .. 2 * t.n - 1)); */
+
+/*@ requires tops_are_valid(t) && lo < hi <= t.n;
+    assigns \nothing; */
+static uint64_t tops_query(struct tops t, size_t lo, size_t hi) {
     uint64_t most = 0;
-    size_t l = lo + t->n;
-    size_t h = hi + t->n;
+    size_t l = lo + t.n;
+    size_t h = hi + t.n;
+    /*@ loop invariant x <= 2 * t.n && y <= 2 * t.n;
+        loop assigns x, y, most;
+        loop variant y; */
     for (size_t x = l, y = h; x < y; x /= 2, y /= 2) {
         if (x & 1) {
-            most = max_u64(t->most[x], most);
+            most = max_u64(t.most[x], most);
             x++;
         }
         if (y & 1) {
             y--;
-            most = max_u64(t->most[y], most);
+            most = max_u64(t.most[y], most);
         }
     }
     // An end that was entered for an ancestor also covers the range.
+    /*@ loop invariant x < 2 * t.n;
+        loop assigns x, most;
+        loop variant x; */
     for (size_t x = l; x > 0; x /= 2) {
-        most = max_u64(t->over[x], most);
+        most = max_u64(t.over[x], most);
     }
+    /*@ loop invariant x < 2 * t.n;
+        loop assigns x, most;
+        loop variant x; */
     for (size_t x = h - 1; x > 0; x /= 2) {
-        most = max_u64(t->over[x], most);
+        most = max_u64(t.over[x], most);
     }
     return most;
 }
 
-static void tops_enter_node(struct tops *t, size_t x, uint64_t top) {
-    t->over[x] = max_u64(top, t->over[x]);
+/*@ requires tops_are_valid(t) && x < 2 * t.n;
+    assigns t.over[x], t.most[0 .. x];
+    ensures t.over[x] >= top && (x > 0 ==> t.most[x] >= top); */
+static void tops_enter_node(struct tops t, size_t x, uint64_t top) {
+    t.over[x] = max_u64(top, t.over[x]);
+    /*@ loop invariant x < 2 * t.n && x <= \at(x, Pre);
+        loop invariant x < \at(x, Pre) ==> t.most[\at(x, Pre)] >= top;
+        loop assigns x, t.most[0 .. \at(x, Pre)];
+        loop variant x; */
     for (; x > 0; x /= 2) {
-        t->most[x] = max_u64(top, t->most[x]);
+        t.most[x] = max_u64(top, t.most[x]);
     }
 }
 
-static void tops_enter(struct tops *t, size_t lo, size_t hi, uint64_t top) {
-    for (size_t x = lo + t->n, y = hi + t->n; x < y; x /= 2, y /= 2) {
+/*@ requires tops_are_valid(t) && lo < hi <= t.n;
+    assigns t.over[0 .. 2 * t.n - 1], t.most[0 .. 2 * t.n - 1]; */
+static void tops_enter(struct tops t, size_t lo, size_t hi, uint64_t top) {
+    /*@ loop invariant x <= 2 * t.n && y <= 2 * t.n;
+        loop assigns x, y, t.over[0 .. 2 * t.n - 1], t.most[0 .. 2 * t.n - 1];
+        loop variant y; */
+    for (size_t x = lo + t.n, y = hi + t.n; x < y; x /= 2, y /= 2) {
         if (x & 1) {
-            tops_enter_node(t, x++, top);
+            tops_enter_node(t, x, top);
+            x++;
         }
         if (y & 1) {
-            tops_enter_node(t, --y, top);
+            y--;
+            tops_enter_node(t, y, top);
         }
     }
 }
@@ -67,6 +96,12 @@ struct spot {
     int32_t pool, alias;
 };
 
+/*@ requires \valid_read(x) && x->first <= x->last && x->size > 0 && x->off + x->size <= UINT64_MAX;
+    requires \valid_read(y) && y->first <= y->last && y->size > 0 && y->off + y->size <= UINT64_MAX;
+    assigns \nothing;
+    ensures \result <==> x->pool == y->pool && !(x->alias > 0 && x->alias == y->alias) &&
+        (\exists integer step; x->first <= step <= x->last && y->first <= step <= y->last) &&
+        (\exists integer byte; x->off <= byte < x->off + x->size && y->off <= byte < y->off + y->size); */
 static bool spots_meet(const struct spot *x, const struct spot *y) {
     return x->pool == y->pool && x->first <= y->last && y->first <= x->last && x->off < y->off + y->size &&
            y->off < x->off + x->size && !(x->alias > 0 && x->alias == y->alias);
@@ -111,8 +146,8 @@ static void order_sort(struct order *o, const struct spot *spots, enum order_key
 // Fills o->key with the sorted, unique steps at which items begin or end. Returns their number.
 static size_t times_sort(struct order *o, const struct spot *spots, const int32_t *idx, int32_t n) {
     for (int32_t k = 0; k < n; k++) {
-        o->key[2 * k] = (uint64_t) spots[idx[k]].first ^ (uint64_t) INT64_MIN; // flips the sign: negative steps come first
-        o->key[2 * k + 1] = (uint64_t) spots[idx[k]].last ^ (uint64_t) INT64_MIN;
+        o->key[2 * k] = plan_time_key(spots[idx[k]].first);
+        o->key[2 * k + 1] = plan_time_key(spots[idx[k]].last);
     }
     memset(o->idx, 0, (size_t) n * 2 * sizeof *o->idx); // the sort needs indices, but nothing reads them
     berth_plan_sort(o->key, o->idx, o->tmp_key, o->tmp_idx, 2 * n);
@@ -125,9 +160,18 @@ static size_t times_sort(struct order *o, const struct spot *spots, const int32_
     return n_unique;
 }
 
-static size_t time_index(const uint64_t *t, size_t n, int64_t step) {
-    const uint64_t x = (uint64_t) step ^ (uint64_t) INT64_MIN;
+// Returns the index of the last of the n sorted times that is at most x. The first time is at most x.
+/*@ requires n > 0 && \valid_read(t + (0 .. n - 1)) && t[0] <= x;
+    requires \forall integer i, j; 0 <= i <= j < n ==> t[i] <= t[j];
+    assigns \nothing;
+    ensures \result < n && t[\result] <= x;
+    ensures \forall integer i; \result < i < n ==> t[i] > x; */
+static size_t time_index(const uint64_t *t, size_t n, uint64_t x) {
     size_t lo = 0;
+    /*@ loop invariant 0 < n && lo + n <= \at(n, Pre) && t[lo] <= x;
+        loop invariant \forall integer i; lo + n <= i < \at(n, Pre) ==> t[i] > x;
+        loop assigns lo, n;
+        loop variant n; */
     while (n > 1) {
         size_t half = n / 2;
         if (t[lo + half] <= x) {
@@ -138,6 +182,9 @@ static size_t time_index(const uint64_t *t, size_t n, int64_t step) {
     return lo;
 }
 
+/*@ requires \valid_read(x) && \valid_read(y);
+    assigns \nothing;
+    ensures \result <==> x->alias > 0 && x->alias == y->alias && x->off == y->off; */
 static bool is_same_group(const struct spot *x, const struct spot *y) {
     return x->alias > 0 && x->alias == y->alias && x->off == y->off;
 }
@@ -163,14 +210,17 @@ static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t 
         }
         for (int32_t j = i; j < end && found < 0; j++) {
             const struct spot *x = &spots[idx[j]];
-            if (tops_query(&tops, time_index(times.key, tops.n, x->first), time_index(times.key, tops.n, x->last) + 1) > x->off) {
+            const size_t first = time_index(times.key, tops.n, plan_time_key(x->first));
+            const size_t last = time_index(times.key, tops.n, plan_time_key(x->last));
+            if (tops_query(tops, first, last + 1) > x->off) {
                 found = idx[j];
             }
         }
         for (; i < end; i++) {
             const struct spot *x = &spots[idx[i]];
-            tops_enter(
-                &tops, time_index(times.key, tops.n, x->first), time_index(times.key, tops.n, x->last) + 1, x->off + x->size);
+            const size_t first = time_index(times.key, tops.n, plan_time_key(x->first));
+            const size_t last = time_index(times.key, tops.n, plan_time_key(x->last));
+            tops_enter(tops, first, last + 1, x->off + x->size);
         }
     }
     berth_free(tops.over);
@@ -210,6 +260,16 @@ static bool alias_fault(const struct spot *spots, struct order *o, int64_t *i, i
 
 // ---- one item ----
 
+/*@ predicate item_is_valid(struct berth_plan_item *item, integer off, integer chunk_limit) =
+        item->first <= item->last && item->size <= 1 << 62 && item->alias >= 0 && off + item->size <= INT64_MAX &&
+        (item->is_fixed ==> off == item->fixed) &&
+        (chunk_limit == 0 && item->align > 1 ==> off % item->align == 0) &&
+        (chunk_limit > 0 ==> off % chunk_limit + item->size <= chunk_limit) &&
+        (chunk_limit > 0 && item->align > 1 ==> (off % chunk_limit) % item->align == 0); */
+
+/*@ requires \valid_read(item);
+    assigns \nothing;
+    ensures \result == BERTH_PLAN_SOUND <==> item_is_valid(item, off, chunk_limit); */
 static enum berth_plan_fault_kind item_fault(const struct berth_plan_item *item, uint64_t off, uint64_t chunk_limit) {
     if (item->last < item->first || item->size > PLAN_SIZE_MAX || (chunk_limit > 0 && item->size > chunk_limit) ||
         item->alias < 0) {
@@ -228,6 +288,10 @@ static enum berth_plan_fault_kind item_fault(const struct berth_plan_item *item,
     return chunk_limit > 0 && item->size > chunk_limit - in ? BERTH_PLAN_CHUNK : BERTH_PLAN_SOUND;
 }
 
+/*@ requires fault == \null || \valid(fault);
+    assigns *fault;
+    ensures \result == GGML_STATUS_SUCCESS <==> kind == BERTH_PLAN_SOUND;
+    ensures fault != \null ==> fault->kind == kind && (j >= 0 ==> fault->i <= fault->j); */
 static enum ggml_status fault_report(struct berth_plan_fault *fault, enum berth_plan_fault_kind kind, int64_t i, int64_t j) {
     if (fault != NULL) {
         *fault = (struct berth_plan_fault){kind, j >= 0 && j < i ? j : i, j >= 0 && j < i ? i : j};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // constrained.c: finds better plans for problems with alignments, chunks or fixed blocks. If there are few blocks, an exhaustive
 // search runs for at most half of the remaining time. Then a local search exchanges two blocks in the order of placement, and
-// keeps exchanges that do not raise the peak.
+// keeps exchanges that do not raise the peak. With more blocks and without chunks, it shares the time with improve.c.
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
@@ -135,11 +135,6 @@ void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, in
 
 #define TRIES_PER_BLOCK 400 // limit on exchanges per block
 
-static uint64_t random_below(uint64_t *state, uint64_t below) {
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return (*state >> 33) % below;
-}
-
 enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
     size_t n = (size_t) p->n;
     struct berth_arrays mem = {0};
@@ -155,12 +150,14 @@ enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const 
     int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
     int64_t last_peak = INT64_MAX; // of the current order
     uint64_t random = g->seed;
+    struct plan_improve *improve = p->chunk == 0 && p->n > PLAN_EXHAUST_MAX ? berth_plan_improve_new(p, g, s) : NULL;
     for (int64_t tries = (int64_t) n_order * TRIES_PER_BLOCK; tries > 0 && n_order > 1 && !plan_is_done(s, g); tries--) {
         if (plan_is_over(g->deadline_us, g->work, g->watch)) {
             break;
         }
-        int32_t x = (int32_t) random_below(&random, (uint64_t) n_order);
-        int32_t y = (int32_t) random_below(&random, (uint64_t) n_order);
+        berth_plan_improve_share(improve);
+        int32_t x = (int32_t) plan_random_below(&random, (uint64_t) n_order);
+        int32_t y = (int32_t) plan_random_below(&random, (uint64_t) n_order);
         int32_t swap = order[x];
         order[x] = order[y];
         order[y] = swap;
@@ -176,6 +173,10 @@ enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const 
             order[x] = swap;
         }
     }
+    if (improve != NULL && !plan_is_done(s, g)) {
+        berth_plan_improve_turn(improve, g->deadline_us);
+    }
+    berth_plan_improve_free(improve);
     berth_arrays_free(&mem);
     return GGML_STATUS_SUCCESS;
 }

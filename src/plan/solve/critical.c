@@ -70,7 +70,9 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
             .max_nodes = (int64_t) sub->n * ROUND_NODES + 100,
             .deadline_us = c->goal->deadline_us,
             .work = c->goal->work,
-            .watch = c->goal->watch};
+            .watch = c->goal->watch,
+            .proof = c->goal->proof,
+            .scope = {.ids = c->ids, .n = c->n_core}};
         int64_t next;
         bool is_late;
         answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);

@@ -84,7 +84,11 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
         struct exact_part piece = {base + from, (int32_t) (to - from), lo, end};
         sort_part(x, &piece);
         x->is_noted = false;
+        const uint64_t log_size = x->log != NULL ? plan_log_size(x->log) : 0;
         answer = part_descend(x, piece);
+        if (answer == EXACT_FITS && x->log != NULL) { // if another piece has no plan, the steps of this piece are not needed
+            berth_plan_log_cut(x->log, log_size);
+        }
         from = to;
     }
     for (size_t k = 0; k < n; k++) {
@@ -188,12 +192,22 @@ struct exact_part berth_exact_part_without(struct exact *x, struct exact_part pa
 
 bool berth_exact_try(struct exact *x, int32_t i, bool is_part_wide, struct exact_part left, bool *has_split) {
     const bool is_sorted = is_part_wide || !(x->ask->rules & EXACT_SORTED);
+    if (x->low[i] > x->sky[i]) {
+        return false; // a part-wide block that cannot be at the bottom
+    }
     return berth_exact_place(x, i, has_split) && (is_sorted || berth_exact_sort_on(x, i)) && berth_exact_settle(x, left);
 }
 
 bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_part_wide, struct exact_part part) {
-    return !is_part_wide && (!(x->ask->rules & EXACT_SKY_ONLY) || can_be_higher(x, i)) &&
-           berth_exact_raise(x, i, x->sky[i] + 1) && berth_exact_settle(x, part);
+    if (is_part_wide) {
+        exact_log(x, 'W', i);
+        return false;
+    }
+    if ((x->ask->rules & EXACT_SKY_ONLY) && !can_be_higher(x, i)) {
+        exact_log(x, 'D', i);
+        return false;
+    }
+    return berth_exact_raise(x, i, x->sky[i] + 1) && berth_exact_settle(x, part);
 }
 
 // Searches for a plan of the part. Requires that berth_exact_settle was called. The caller undoes the changes in the trail.
@@ -210,6 +224,10 @@ static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
         size_t mark = x->n_trail;
         bool has_split = false;
         struct exact_part left = berth_exact_part_without(x, part, i);
+        const bool can_be_low = x->low[i] == x->sky[i];
+        if (can_be_low) {
+            exact_log(x, 'P', i);
+        }
         if (berth_exact_try(x, i, is_part_wide, left, &has_split)) {
             bool is_split = has_split && (x->ask->rules & EXACT_SPLIT);
             enum exact_answer answer = is_split ? descend_split(x, left) : part_descend(x, left);
@@ -220,6 +238,9 @@ static enum exact_answer part_descend(struct exact *x, struct exact_part part) {
         berth_exact_undo(x, mark);
         if (x->is_out_of_memory) {
             return EXACT_UNKNOWN;
+        }
+        if (can_be_low && x->log != NULL) {
+            berth_plan_log_step(x->log, 'X', NULL, 0);
         }
         if (!berth_exact_try_higher(x, i, is_part_wide, part)) {
             return x->is_out_of_memory ? EXACT_UNKNOWN : EXACT_NO;
@@ -233,6 +254,7 @@ static bool exact_start(struct exact *x, const struct exact_ask *ask) {
     const size_t n = (size_t) p->n;
     x->ask = ask;
     x->next = INT64_MAX;
+    x->n_lists = n;
     x->n_nodes = 0;
     x->n_inspected = ASK_INSPECTED * (int64_t) (p->n + p->n_sec) + x->sec_at[p->n_sec];
     x->blame_max = 1;
@@ -257,7 +279,10 @@ static bool exact_start(struct exact *x, const struct exact_ask *ask) {
     }
     bool ok = true;
     for (int32_t s = 0; s < p->n_sec; s++) {
-        ok = exact_holds(x, p->total[s]) && ok;
+        if (!exact_holds(x, p->total[s])) {
+            exact_log(x, 'N', s);
+            ok = false;
+        }
         x->slack[s] = ask->cap - p->total[s];
     }
     for (int32_t i = 0; i < p->n; i++) {
@@ -266,24 +291,45 @@ static bool exact_start(struct exact *x, const struct exact_ask *ask) {
     return ok;
 }
 
+static enum exact_answer ask_beam(struct exact *x, const struct exact_ask *ask) {
+    struct exact_part all = {0, x->p->n, 0, x->p->n_sec};
+    if (!exact_start(x, ask)) {
+        return EXACT_NO;
+    }
+    sort_part(x, &all);
+    return berth_exact_beam(x, ask->width);
+}
+
+static enum exact_answer ask_depth(struct exact *x, const struct exact_ask *ask) {
+    struct exact_part all = {0, x->p->n, 0, x->p->n_sec};
+    if (ask->proof != NULL) {
+        x->log = &x->log_memory;
+        berth_plan_log_cut(x->log, 0);
+    }
+    if (!exact_start(x, ask)) {
+        return EXACT_NO;
+    }
+    sort_part(x, &all);
+    return (ask->rules & EXACT_SPLIT) ? descend_split(x, all) : part_descend(x, all);
+}
+
 enum exact_answer berth_exact_ask(
     struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late) {
-    const struct plan_prob *p = x->p;
-    size_t n = (size_t) p->n;
-    bool ok = exact_start(x, ask);
-    struct exact_part all = {0, p->n, 0, p->n_sec};
-    x->n_lists = n;
-    enum exact_answer answer = EXACT_NO;
-    if (ok) {
-        sort_part(x, &all);
-        if (ask->width > 0) {
-            answer = berth_exact_beam(x, ask->width);
-        } else {
-            answer = (ask->rules & EXACT_SPLIT) ? descend_split(x, all) : part_descend(x, all);
-        }
+    enum exact_answer answer = EXACT_UNKNOWN;
+    x->log = NULL;
+    if (ask->width > 0) {
+        answer = ask_beam(x, ask);
+    }
+    // A beam cannot be logged. If it proves that there is no plan, and the ask has a proof to write, a search in depth repeats this.
+    if (ask->width == 0 || (answer == EXACT_NO && ask->proof != NULL)) {
+        *n_nodes += ask->width > 0 ? x->n_nodes : 0;
+        answer = ask_depth(x, ask);
     }
     if (answer == EXACT_FITS) {
-        memcpy(off, x->off, n * sizeof *off);
+        memcpy(off, x->off, (size_t) x->p->n * sizeof *off);
+    }
+    if (answer == EXACT_NO && x->log != NULL) {
+        berth_plan_proof_keep(ask->proof, x->log, &ask->scope, x->next);
     }
     *next = answer == EXACT_NO ? x->next : ask->cap;
     *n_nodes += x->n_nodes;

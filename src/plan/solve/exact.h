@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plan/solve/plan.h"
+#include "plan/solve/proof.h"
 
 #include <stdatomic.h>
 
@@ -20,7 +21,7 @@ enum exact_rule {
     EXACT_SPLIT = 4,      // disconnected ranges of sections are searched separately
     EXACT_NOT_FIRST = 8,  // a block that cannot be the lowest of a section is above a block that can
     EXACT_RESTING = 16,   // a block that cannot be at its sky rests on an unplaced neighbour
-    EXACT_PART_WIDE = 32, // a block that is alive in all sections of its part is at the bottom
+    EXACT_PART_WIDE = 32, // a block that is alive in all sections of its part is at the bottom; in a proof, the largest one
     EXACT_SUBSETS = 64,   // any subset of a section's unplaced blocks must fit between the least low of the subset and C
     EXACT_TWINS = 128,    // of equal blocks, the one with the lower number is lower
     EXACT_SORTED = 256,   // if a block is directly on another one with the same lifetime, the lower block is not smaller
@@ -52,14 +53,16 @@ struct exact_ask {
     enum exact_valley valley;    // the valley that is filled first
     unsigned rules;              // EXACT_ALL, or fewer rules in tests
     // If a section cannot hold its unplaced blocks, the blame of these blocks and of the section grows by 1.
-    float *blame;             // [n + n_sec] of blocks, then sections; NULL: not counted
-    float weight;             // for the preorder, the size of the most blamed block counts as size * (1 + weight)
-    int32_t width;            // beam width; 0: depth first
-    int64_t max_nodes;        // node limit
-    int64_t deadline_us;      // on the clock of plan_now_us(work); INT64_MAX: none
-    struct plan_work *work;   // clock of the deadline; NULL: wall time
-    const atomic_bool *stop;  // the search ends when this is true; NULL: none
-    struct plan_watch *watch; // callback that may end the search; NULL: none
+    float *blame;                // [n + n_sec] of blocks, then sections; NULL: not counted
+    float weight;                // for the preorder, the size of the most blamed block counts as size * (1 + weight)
+    int32_t width;               // beam width; 0: depth first
+    int64_t max_nodes;           // node limit
+    int64_t deadline_us;         // on the clock of plan_now_us(work); INT64_MAX: none
+    struct plan_work *work;      // clock of the deadline; NULL: wall time
+    const atomic_bool *stop;     // the search ends when this is true; NULL: none
+    struct plan_watch *watch;    // callback that may end the search; NULL: none
+    struct plan_proof *proof;    // if the answer is EXACT_NO, stores the log of the search here; NULL: no log
+    struct plan_log_scope scope; // the blocks of the problem, for the proof
 };
 
 // Answers an ask. If the answer is EXACT_FITS, fills off. If the answer is EXACT_NO, sets *next. Adds the number of nodes to

@@ -16,6 +16,7 @@ void berth_exact_free(struct exact *x) {
     berth_arrays_free(&x->mem);
     berth_free(x->trail);
     berth_free(x->lists);
+    berth_plan_log_fini(&x->log_memory);
     berth_free(x);
 }
 

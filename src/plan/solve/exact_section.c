@@ -57,10 +57,23 @@ static void section_sort(struct section c) {
     }
 }
 
+// Logs that the rules are applied to the blocks [k, n) of a section. The step names the least low of these blocks, and those of the
+// other blocks that have the same low.
+static void section_log(struct exact *x, int32_t s, struct section c, int32_t k) {
+    if (x->log == NULL) {
+        return;
+    }
+    berth_plan_log_step(x->log, 'N', (const int64_t[]){s, c.low[k]}, k > 0 ? 2 : 1);
+    for (int32_t i = k; i > 0 && c.low[i - 1] == c.low[k]; i--) {
+        berth_plan_log_more(x->log, c.ids[i - 1]);
+    }
+}
+
 // Returns true if for each k, the blocks from k on fit between low[k] and C. rest: the sum of the sizes of all unplaced blocks.
-static bool section_subsets_fit(struct exact *x, struct section c, int64_t rest) {
+static bool section_subsets_fit(struct exact *x, int32_t s, struct section c, int64_t rest) {
     for (int32_t k = 0; k < c.n && (x->ask->rules & EXACT_SUBSETS); k++) {
         if (!exact_holds(x, c.low[k] + rest)) {
+            section_log(x, s, c, k);
             return false;
         }
         rest -= c.size[k];
@@ -79,7 +92,7 @@ static int64_t section_first_end(struct section c, int32_t k, int32_t to, int64_
 
 // Applies the rule EXACT_NOT_FIRST to the blocks from k on, for each k < N_NOT_FIRST: those that cannot be the lowest are above a
 // block that can be the lowest.
-static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
+static bool section_not_first(struct exact *x, int32_t s, struct section c, int64_t rest) {
     int64_t latest = x->ask->cap - rest; // highest offset of the subset's lowest block
     int32_t to = 0;                      // blocks [k, to) can be the lowest
     for (int32_t k = 0; k < c.n && k < N_NOT_FIRST; k++) {
@@ -92,6 +105,7 @@ static bool section_not_first(struct exact *x, struct section c, int64_t rest) {
         }
         const int64_t end = section_first_end(c, k, to, c.low[to]);
         if (c.low[to] < end) {
+            section_log(x, s, c, k);
             const int64_t cap = x->ask->cap + c.low[to] - latest; // least capacity at which `to` could be the lowest
             x->next = min_i64(cap, x->next);
         }
@@ -142,14 +156,15 @@ static int64_t side_least(const struct exact *x, struct side side, int32_t *only
 // beyond the border but not in s. Above floor, at most slack units of s stay unused. So if an unplaced block of `other` is larger
 // than the slack and is not below floor, it overlaps the addresses of a block of `own`. It begins at most slack units below the
 // lowest block of `own`, and ends at most slack units above the highest block of `own`.
-static bool border_check(struct exact *x, int32_t s, struct side own, struct side other) {
+// letter: the step of the log, A if the border is after s, B if it is before s.
+static bool border_check(struct exact *x, int32_t s, char letter, struct side own, struct side other) {
     const int64_t *size = x->p->size;
     const int64_t slack = x->slack[s];
     const int64_t floor = x->ask->cap - x->rest[s] - slack; // least low of the unplaced blocks of s
     int32_t only = -1;
     const int64_t least = side_least(x, own, &only);
     int64_t top = 0; // the highest end of a block of other
-    bool ok = true;
+    bool ok = true, is_logged = false;
     for (int32_t k = 0; k < other.n && ok; k++) {
         const int32_t i = other.ids[k];
         const int64_t low = x->low[i];
@@ -159,10 +174,17 @@ static bool border_check(struct exact *x, int32_t s, struct side own, struct sid
         top = max_i64(low + size[i], top);
         ok = low >= least - slack || (least != EXACT_PLACED && berth_exact_raise(x, i, least - slack));
         if (low < least - slack) {
+            if (!is_logged) {
+                exact_log(x, letter, s);
+                is_logged = true;
+            }
             exact_holds(x, x->ask->cap + 1); // lowers x->next: with more capacity, the slack is larger and the block may be lower
         }
     }
     if (ok && only >= 0 && x->low[only] < top - slack - size[only]) {
+        if (!is_logged) {
+            exact_log(x, letter, s);
+        }
         exact_holds(x, x->ask->cap + 1);
         ok = berth_exact_raise(x, only, top - slack - size[only]);
     }
@@ -177,8 +199,8 @@ static bool borders_check(struct exact *x, int32_t s) {
     bool ok = true;
     for (int32_t at = s > 0 ? s : 1; at <= s + 1 && at < x->p->n_sec && ok; at++) {
         const struct side begins = side_begins(x, at), ends = side_ends(x, at);
-        ok = (x->is_queued[at - 1] || border_check(x, at - 1, ends, begins)) &&
-             (x->is_queued[at] || border_check(x, at, begins, ends));
+        ok = (x->is_queued[at - 1] || border_check(x, at - 1, 'A', ends, begins)) &&
+             (x->is_queued[at] || border_check(x, at, 'B', begins, ends));
     }
     return ok;
 }
@@ -189,7 +211,11 @@ static bool section_holds(struct exact *x, int32_t s, int64_t least) {
     if (slack >= 0 && x->slack[s] != slack) {
         berth_exact_set(x, &x->slack[s], slack);
     }
-    return exact_holds(x, least + x->rest[s]);
+    if (exact_holds(x, least + x->rest[s])) {
+        return true;
+    }
+    exact_log(x, 'N', s);
+    return false;
 }
 
 // Checks a section with many blocks. Applies the rules only to the set of all unplaced blocks, not to its subsets.
@@ -217,9 +243,10 @@ static bool section_check_large(struct exact *x, int32_t s) {
         rest -= size;
     }
     bool ok = section_holds(x, s, least);
-    if (late >= first_end || !(x->ask->rules & EXACT_NOT_FIRST)) {
+    if (!ok || late >= first_end || !(x->ask->rules & EXACT_NOT_FIRST)) {
         return ok;
     }
+    exact_log(x, 'N', s);
     for (int32_t k = 0; k < n && ok; k++) {
         const int64_t low = x->low[ids[k]];
         if (low > latest && low < first_end) {
@@ -251,7 +278,7 @@ static bool section_check(struct exact *x, int32_t s) {
         return true; // any block may be the lowest, and all fit
     }
     section_sort(c);
-    return section_subsets_fit(x, c, rest) && (!(x->ask->rules & EXACT_NOT_FIRST) || section_not_first(x, c, rest));
+    return section_subsets_fit(x, s, c, rest) && (!(x->ask->rules & EXACT_NOT_FIRST) || section_not_first(x, s, c, rest));
 }
 
 static void section_blame(struct exact *x, int32_t s) {

@@ -112,23 +112,37 @@ static bool rest_on(struct exact *x, int32_t i) {
         }
     }
     if (least >= EXACT_PLACED || (low_min >= sky_end && (x->ask->rules & EXACT_DOMINANCE))) {
+        exact_log(x, 'D', i);
         return false;
     }
-    return x->low[i] >= least || berth_exact_raise(x, i, least);
+    if (x->low[i] >= least) {
+        return true;
+    }
+    exact_log(x, 'R', i);
+    return berth_exact_raise(x, i, least);
 }
 
 // Of equal blocks, the block with the lower number must be lower.
 static bool above_twin(struct exact *x, int32_t i) {
     const int32_t j = x->twin[i];
-    return x->low[j] == EXACT_PLACED || x->low[i] >= x->low[j] + x->p->size[j] ||
-           berth_exact_raise(x, i, x->low[j] + x->p->size[j]);
+    if (x->low[j] == EXACT_PLACED || x->low[i] >= x->low[j] + x->p->size[j]) {
+        return true;
+    }
+    if (x->log != NULL) {
+        berth_plan_log_step(x->log, 'T', (const int64_t[]){i, j}, 2);
+    }
+    return berth_exact_raise(x, i, x->low[j] + x->p->size[j]);
 }
 
 bool berth_exact_sort_on(struct exact *x, int32_t i) {
     const int64_t *size = x->p->size;
-    bool ok = true;
+    bool ok = true, is_logged = false;
     for (int32_t j = x->peer[i]; j != i && ok; j = x->peer[j]) {
         if (x->low[j] == x->sky[j] && size[j] > size[i]) {
+            if (!is_logged) {
+                exact_log(x, 'S', i);
+                is_logged = true;
+            }
             ok = berth_exact_raise(x, j, x->sky[j] + 1);
         }
     }
@@ -149,6 +163,11 @@ static bool is_candidate(const struct exact *x, int32_t i) {
 
 // ---- valleys ----
 
+// Returns whether block i is below block j if both are part-wide. j may be -1.
+static bool is_below(const struct plan_prob *p, int32_t i, int32_t j) {
+    return j < 0 || p->size[i] > p->size[j] || (p->size[i] == p->size[j] && i < j);
+}
+
 void berth_exact_note_candidates(struct exact *x, struct exact_part part) {
     const struct plan_prob *p = x->p;
     const int32_t *list = x->lists + part.list;
@@ -158,21 +177,31 @@ void berth_exact_note_candidates(struct exact *x, struct exact_part part) {
         x->n_at[s] = 0;
     }
     x->part_wide_id = -1;
+    bool has_part_wide = false; // a part-wide block is a candidate
     x->n_inspected += 3 * (part.n + part.hi - part.lo);
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
         lo = min_i32(p->begin[i], lo);
         hi = max_i32(p->end[i], hi);
+        const bool is_part_wide = p->begin[i] == part.lo && p->end[i] == part.hi;
+        // A proof requires the largest one. Otherwise any candidate will do, and the last one leads to less propagation.
+        if (is_part_wide && x->log != NULL && is_below(p, i, x->part_wide_id)) {
+            x->part_wide_id = i;
+        }
         if (is_candidate(x, i)) {
             int32_t *best = &x->best_at[p->begin[i]];
             if (*best < 0 || x->pre[i] < x->pre[*best]) {
                 *best = i;
             }
-            if (p->begin[i] == part.lo && p->end[i] == part.hi) {
+            has_part_wide |= is_part_wide;
+            if (is_part_wide && x->log == NULL) {
                 x->part_wide_id = i;
             }
             x->n_at[p->begin[i]]++;
         }
+    }
+    if (!has_part_wide) {
+        x->part_wide_id = -1;
     }
     x->noted_lo = lo;
     x->noted_hi = hi;
@@ -206,6 +235,10 @@ static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_rai
         struct exact_run r = berth_exact_run_at(x, s, lo, hi);
         int64_t wall = min_i64(r.left, r.right);
         if (r.best < 0 && r.floor < wall && x->rest[s] > 0) {
+            if (x->log != NULL) {
+                const int64_t level = wall == EXACT_PLACED ? 0 : wall;
+                berth_plan_log_step(x->log, 'V', (const int64_t[]){r.lo, r.hi, level}, 3);
+            }
             if (wall == EXACT_PLACED) {
                 return false; // no block can be placed here
             }

@@ -12,7 +12,7 @@
 //   slack[s]   the units that may stay unused in section s: C - rest[s] - min(low) over its unplaced blocks
 //   span[s]    the number of unplaced blocks that are alive in both sections s - 1 and s
 //   candidate  an unplaced block that can be placed next: low[i] == sky[i] == floor[s] in all of its sections s
-//   part-wide  a part-wide block is a candidate that is alive in all sections of its part
+//   part-wide  a part-wide block is alive in all sections of its part
 // Invariants: slack >= 0; low[i] = EXACT_PLACED for placed blocks; max(floor) <= low[i] <= C - size[i] for unplaced blocks.
 #pragma once
 
@@ -70,12 +70,14 @@ struct exact {
     int32_t *tmp;  // [n] scratch of the sort
     int64_t *sums; // [2n] scratch of a section check
     const struct exact_ask *ask;
+    struct plan_log *log; // of this ask; NULL: the ask needs no proof
+    struct plan_log log_memory;
     int64_t next;        // least capacity that the search has not ruled out; see exact_holds
     int64_t n_nodes;     // number of nodes of this ask
     int64_t n_inspected; // blocks and sections inspected since the last node
     double blame_max;    // the largest blame of a block at the start of the ask, at least 1
     // Set by berth_exact_note_candidates:
-    int32_t part_wide_id;       // a part-wide block, -1: none
+    int32_t part_wide_id;       // the part-wide block that is placed next, -1: none, or no part-wide block is a candidate
     int32_t noted_lo, noted_hi; // sections [noted_lo, noted_hi) of the part
     bool is_noted;              // best_at, n_at and part_wide_id are current
     bool is_late;               // the deadline or ask->stop ended the search
@@ -96,6 +98,13 @@ static inline bool exact_holds(struct exact *x, int64_t value) {
     }
     x->next = min_i64(value, x->next);
     return false;
+}
+
+// Appends a step to the log, if there is one. docs/dev/proofs.md defines the letters.
+static inline void exact_log(struct exact *x, char letter, int64_t arg) {
+    if (x->log != NULL) {
+        berth_plan_log_step(x->log, letter, &arg, 1);
+    }
 }
 
 // ---- exact_settle.c ----

@@ -13,6 +13,7 @@
 #include "plan/solve/plan.h"
 
 #define WORK_PER_BLOCK 64           // limit on inspected gaps per block, on average
+#define NOISE 8                     // with chance, a walk ignores one in so many gaps
 #define FOREVER ((int64_t) 1 << 40) // number of sections by which a wall outlives a block
 
 struct gap {
@@ -34,6 +35,8 @@ struct walk {
     int32_t failed_section; // the section where a walk failed, -1: none, -2: out of memory
     bool is_backward;       // the walk goes from later to earlier sections
     bool is_by_size;        // the second rule: a block goes into the smallest gap
+    bool may_skip;          // a block without a gap gets the offset -1, and the walk continues
+    uint64_t random;        // 0: the rules decide; otherwise chance sometimes excludes the best gap
 };
 
 // Returns the end of a block's lifetime in the direction of the walk.
@@ -108,6 +111,9 @@ static bool block_insert(struct walk *w, int32_t i) {
             continue;
         }
         const int64_t low = gap_distance(w, g->prev, end), high = gap_distance(w, g->next, end), by = min_i64(low, high);
+        if (w->random != 0 && plan_random_below(&w->random, NOISE) == 0) {
+            continue;
+        }
         const bool is_nearer = by < best_by || (by == best_by && g->size < best_size);
         if (is_nearer || (w->is_by_size && g->size < best_size)) {
             best = k;
@@ -209,9 +215,19 @@ static bool walk_forward(struct walk *w, int32_t s) {
             continue;
         }
         for (; p->end[w->by_end[i_end]] <= p->begin[i]; i_end++) {
-            block_remove(w, w->by_end[i_end]);
+            if (w->off[w->by_end[i_end]] >= 0) {
+                block_remove(w, w->by_end[i_end]);
+            }
         }
-        if (!block_insert(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
+        if (!block_insert(w, i)) {
+            w->off[i] = -1;
+            if (w->may_skip) {
+                continue;
+            }
+            w->failed_section = p->begin[i];
+            return false;
+        }
+        if (w->work > (int64_t) p->n * WORK_PER_BLOCK) {
             w->failed_section = p->begin[i];
             return false;
         }
@@ -232,9 +248,19 @@ static bool walk_backward(struct walk *w, int32_t s) {
             continue;
         }
         for (; p->begin[w->by_first[i_first]] >= p->end[i]; i_first--) {
-            block_remove(w, w->by_first[i_first]);
+            if (w->off[w->by_first[i_first]] >= 0) {
+                block_remove(w, w->by_first[i_first]);
+            }
         }
-        if (!block_insert(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
+        if (!block_insert(w, i)) {
+            w->off[i] = -1;
+            if (w->may_skip) {
+                continue;
+            }
+            w->failed_section = p->end[i] - 1;
+            return false;
+        }
+        if (w->work > (int64_t) p->n * WORK_PER_BLOCK) {
             w->failed_section = p->end[i] - 1;
             return false;
         }
@@ -390,4 +416,44 @@ int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, 
     }
     berth_scratch_fini(&scratch);
     return w.failed_section;
+}
+
+int32_t berth_plan_walk_partly(const struct plan_prob *p, const struct plan_walk_way *way, int64_t cap, int64_t *off) {
+    const size_t n = (size_t) p->n;
+    struct walk w = {.p = p, .off = off, .may_skip = true, .is_by_size = way->is_by_size, .random = way->seed};
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
+    int32_t n_skipped = -2;
+    w.gaps = berth_scratch_take(&scratch, (n + 1) * sizeof *w.gaps + (5 * n + (size_t) p->n_sec + 2) * sizeof(int32_t));
+    if (w.gaps == NULL) {
+        return n_skipped;
+    }
+    w.by_first = (int32_t *) (w.gaps + n + 1);
+    w.by_end = w.by_first + n;
+    w.prev = w.by_end + n;
+    w.next = w.prev + n;
+    int32_t *order = w.next + n;
+    sort_ends(&w, order + n);
+    for (int32_t i = 0; i < p->n; i++) {
+        off[i] = -1;
+    }
+    const int32_t n_peak = stack_peak(&w, way->section, (enum stacking) way->stacking, order);
+    int64_t top = 0;
+    for (int32_t k = 0; k < n_peak; k++) {
+        off[order[k]] = top;
+        top += p->size[order[k]];
+    }
+    bool ok = n_peak >= 0 && top <= cap;
+    w.work = 0;
+    ok = ok && link_section(&w, way->section, cap) && walk_forward(&w, way->section);
+    w.work = 0;
+    ok = ok && link_section(&w, way->section, cap) && walk_backward(&w, way->section);
+    if (ok) {
+        n_skipped = 0;
+        for (int32_t i = 0; i < p->n; i++) {
+            n_skipped += off[i] < 0;
+        }
+    }
+    berth_scratch_fini(&scratch);
+    return n_skipped;
 }

@@ -74,6 +74,12 @@ static inline void plan_work_add(struct plan_work *work, int64_t ns) {
     }
 }
 
+// Returns a random number below `below`.
+static inline uint64_t plan_random_below(uint64_t *state, uint64_t below) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % below;
+}
+
 // Encodes a number >= 1 in 7 + bits bits, rounded down. Larger numbers have larger or equal codes.
 static inline uint64_t plan_coarse(double x, int bits) {
     union {
@@ -107,6 +113,22 @@ static inline bool plan_prob_is_constrained(const struct plan_prob *p) {
 }
 // Returns the lowest allowed offset >= level of block i. It respects alignment, chunks and fixed blocks. -1: none up to limit.
 int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit);
+
+// ---- overlap.c ----
+
+// Lists the blocks that are alive together with a block (overlap.c).
+struct plan_overlap {
+    struct berth_arrays mem;
+    int32_t *first_at;  // [n_sec + 1] the first block that begins in this section or later
+    int32_t *bucket_of; // [n_sec] bucket of a section
+    int32_t *sec_of;    // [n_buckets] first section of a bucket
+    int32_t *list_at;   // [n_buckets + 1] index in list of a bucket's first block
+    int32_t *list;      // the blocks that are alive in the first section of each bucket and begin before it
+    int32_t n_buckets;
+};
+
+bool berth_overlap_init(struct plan_overlap *o, const struct plan_prob *p) BERTH_MUST_USE;
+void berth_overlap_fini(struct plan_overlap *o);
 
 // ---- sort.c ----
 
@@ -176,9 +198,21 @@ int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off);
 // the blocks that are alive there. Returns -1: all blocks are placed; -2: out of memory; otherwise the section that failed.
 int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, int64_t cap, int64_t *off);
 
+// How to walk: from where, and by which rules.
+struct plan_walk_way {
+    int32_t section;
+    int stacking; // 0 to PLAN_N_STACKINGS - 1: the order in which the blocks of the section are stacked
+    bool is_by_size;
+    uint64_t seed; // not 0: chance changes some choices
+};
+#define PLAN_N_STACKINGS 3
+// Stacks the blocks of a section and walks from there in both directions. A block that finds no gap below cap gets the offset -1.
+// Returns the number of these blocks; -2: out of memory, or too much work.
+int32_t berth_plan_walk_partly(const struct plan_prob *p, const struct plan_walk_way *way, int64_t cap, int64_t *off);
+
 // ---- pool.c: items in, one problem per pool out ----
 
-// One pool of the caller's items. Offset in bytes = offset in units * unit, inside each chunk.
+// One pool of the caller's items. Offset in bytes = offset in units * unit. The unit divides the chunk size.
 struct plan_pool {
     const struct berth_plan_item *items; // owned by the caller
     int32_t *ids;                        // [n_ids] the pool's items; owned by the caller
@@ -226,6 +260,7 @@ struct plan_goal {
     int32_t n_threads;        // 1 if work is counted
     bool is_brief;            // run only the first methods of the fast path
     struct plan_watch *watch; // may be NULL
+    struct plan_proof *proof; // stores the log of a search that raises the bound (proof.h); NULL: no proof is wanted
 };
 
 // The current results for one problem, in units. Invariant: off is a valid plan with this peak; bound <= peak.
@@ -278,6 +313,17 @@ static inline bool plan_is_over(int64_t deadline_us, const struct plan_work *wor
 enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // Finds better plans and raises the bound, until the goal is reached or the deadline has passed.
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+
+// improve.c: lowers the peak by local search, at any number of blocks. new returns NULL if memory is exhausted. A turn ends at
+// until_us on the clock of the goal, or earlier if the goal is reached. It returns whether the peak fell.
+struct plan_improve;
+struct plan_improve *berth_plan_improve_new(
+    const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+void berth_plan_improve_free(struct plan_improve *m);
+bool berth_plan_improve_turn(struct plan_improve *m, int64_t until_us);
+// Runs a turn if local search has had less than its share of the time since new. The share is half, and less after turns without
+// success. m may be NULL.
+void berth_plan_improve_share(struct plan_improve *m);
 
 // critical.c: searches exactly for offsets of the core (the blocks of the fullest sections), then places the other blocks. Finds
 // a plan with a peak of at most cap, or raises the bound. limit: the largest number of blocks in a core that is searched, 0: no

@@ -232,19 +232,11 @@ done:
 
 // ---- offsets ----
 
-static uint64_t to_bytes(const struct plan_pool *pool, int64_t off) {
-    int64_t chunk = pool->prob.chunk;
-    if (chunk > 0) {
-        return (uint64_t) (off / chunk) * pool->chunk_limit + (uint64_t) (off % chunk) * pool->unit;
-    }
-    return (uint64_t) off * pool->unit;
-}
-
 void berth_plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets) {
     for (int32_t k = 0; k < pool->n_ids; k++) {
         int32_t i = pool->ids[k];
         if (pool->block_of[k] >= 0) {
-            offsets[i] = to_bytes(pool, off[pool->block_of[k]]);
+            offsets[i] = (uint64_t) off[pool->block_of[k]] * pool->unit; // the unit divides the chunk size
         } else {
             const struct berth_plan_item *item = &pool->items[pool->block_of[k] == -1 ? i : -2 - pool->block_of[k]];
             offsets[i] = item->is_fixed ? item->fixed : 0;

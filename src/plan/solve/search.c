@@ -23,6 +23,9 @@
 #define WINDOW_MAX 4000        // largest number of blocks in a window
 #define WINDOW_MIN 1000        // blocks; with fewer, the exact search is better
 #define EXACT_BLOCKS_MAX 10000 // problems with more blocks are not searched, because a node would take 0.1 s
+#define CORE_US 600000         // time limit of the search over the core
+#define WINDOW_US 250000       // time limit of the first window; each round has four times the limit of the previous one
+#define WINDOW_ROUNDS 3        // rounds of windows, if the exact search follows
 
 static const struct {
     enum exact_valley valley;
@@ -153,6 +156,7 @@ struct search {
     const struct plan_prob *p;
     const struct plan_goal *goal;
     struct plan_state *state;
+    struct plan_improve *improve; // gets a share of the time between two lists; NULL: out of memory
     struct crew crew;
     struct worker *workers;
     int n_workers;
@@ -183,13 +187,15 @@ static struct task *add_task(struct search *s, int64_t cap, const char *name) {
         .work = s->goal->work,
         .stop = &t->stop,
         .watch = s->goal->watch,
+        .proof = s->goal->proof,
+        .scope = {.n = s->p->n},
     };
     return t;
 }
 
-// Returns whether the joined problem gives the answer for p at this capacity.
+// Returns whether the joined problem gives the answer for p at this capacity. A proof has no step for joined blocks.
 static bool can_join(const struct search *s, int64_t cap) {
-    return s->crew.joined.n > 0 && cap == s->crew.joined_cap;
+    return s->crew.joined.n > 0 && cap == s->crew.joined_cap && s->goal->proof == NULL;
 }
 
 // Round 0 searches the original problem, which is sometimes faster. Later rounds search the joined problem.
@@ -273,12 +279,15 @@ static enum exact_answer run_list(struct search *s, struct question *q) {
     const int64_t before = s->state->n_nodes;
     const int first = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
     q->n_nodes += s->state->n_nodes - before;
-    if (first < 0) {
-        return EXACT_UNKNOWN;
+    enum exact_answer answer = EXACT_UNKNOWN;
+    if (first >= 0) {
+        note_answer(s, &s->crew.tasks[first]);
+        chains_forget(s, first);
+        answer = s->crew.tasks[first].answer;
     }
-    note_answer(s, &s->crew.tasks[first]);
-    chains_forget(s, first);
-    return s->crew.tasks[first].answer;
+    berth_plan_improve_share(s->improve);
+    s->crew.off = s->state->spare; // local search may have exchanged the arrays
+    return answer;
 }
 
 // Question 2: asks the chains at a capacity below the peak. The distance to the peak grows after a success and shrinks after a
@@ -404,7 +413,8 @@ static bool crew_join(struct crew *c, int64_t cap) {
 }
 
 // The problem must be plain and have a plan.
-static enum ggml_status search_exact(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
+static enum ggml_status search_exact(
+    const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st, struct plan_improve *improve) {
     int64_t n_pairs = berth_exact_pairs(p);
     if (p->n > EXACT_BLOCKS_MAX || n_pairs > EXACT_PAIRS_MAX ||
         n_pairs > (g->deadline_us - plan_now_us(g->work)) * 1000 / EXACT_PAIR_NS) {
@@ -419,6 +429,7 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
     s->p = p;
     s->goal = g;
     s->state = st;
+    s->improve = improve;
     s->fraction = 0.5;
     s->crew.p = p;
     s->crew.off = st->spare;
@@ -445,6 +456,56 @@ static enum ggml_status search_exact(const struct plan_prob *p, const struct pla
     return GGML_STATUS_SUCCESS; // also after a failed allocation, because the plan in st stays valid
 }
 
+// Searches windows at the bound and halfway to the peak, in rounds with growing time limits. A window that ends before its time
+// limit has no further way to search, so it is not repeated. Local search gets its share of the time.
+static enum ggml_status search_windows(
+    const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st, struct plan_improve *improve) {
+    const bool is_last = p->n > EXACT_BLOCKS_MAX; // the exact search does not follow
+    bool may_again[2] = {true, g->enough == 0};
+    int64_t limit_us = WINDOW_US;
+    for (int round = 0; is_last || round < WINDOW_ROUNDS; round++) {
+        for (int k = 0; k < 2; k++) {
+            const int64_t now = plan_now_us(g->work), until = min_i64(now + limit_us, g->deadline_us);
+            const int64_t low = max_i64(g->enough, st->bound), peak = st->peak;
+            if (plan_is_done(st, g) || plan_is_over(g->deadline_us, g->work, g->watch)) {
+                return GGML_STATUS_SUCCESS;
+            }
+            if (!may_again[k]) {
+                continue;
+            }
+            const enum ggml_status status = berth_plan_window(p, k == 0 ? low : low + (peak - low) / 2, WINDOW_MAX, until, g, st);
+            if (status != GGML_STATUS_SUCCESS) {
+                return status;
+            }
+            may_again[k] = st->peak < peak || plan_now_us(g->work) >= until;
+            berth_plan_improve_share(improve);
+        }
+        if (!may_again[0] && !may_again[1]) {
+            break;
+        }
+        limit_us = min_i64(limit_us * 4, INT64_MAX / 8);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status search_plain(
+    const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st, struct plan_improve *improve) {
+    struct plan_goal brief = *g;
+    brief.deadline_us = min_i64(g->deadline_us, plan_now_us(g->work) + CORE_US);
+    enum ggml_status status = berth_plan_critical(p, g->enough > 0 ? g->enough : st->bound, WINDOW_MAX, &brief, st);
+    berth_plan_improve_share(improve);
+    if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
+        return status;
+    }
+    if (p->n >= WINDOW_MIN && (g->enough == 0 || g->enough >= p->bound)) {
+        status = search_windows(p, g, st, improve);
+    }
+    if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
+        return status;
+    }
+    return search_exact(p, g, st, improve);
+}
+
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
     if (p->chunk > 0 && p->n_fixed == 0) {
         return berth_plan_chunked(p, g, st);
@@ -452,17 +513,13 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
     if (plan_prob_is_constrained(p) || p->bound_is_inexact) {
         return berth_plan_search_constrained(p, g, st);
     }
-    int64_t cap = g->enough > 0 ? g->enough : st->bound;
-    enum ggml_status status = berth_plan_critical(p, cap, 0, g, st);
-    if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
-        return status;
+    // Without memory for local search, the other searches run alone.
+    struct plan_improve *improve = berth_plan_improve_new(p, g, st);
+    berth_plan_improve_share(improve);
+    const enum ggml_status status = plan_is_done(st, g) ? GGML_STATUS_SUCCESS : search_plain(p, g, st, improve);
+    if (status == GGML_STATUS_SUCCESS && improve != NULL && !plan_is_done(st, g)) {
+        berth_plan_improve_turn(improve, g->deadline_us);
     }
-    if (p->n >= WINDOW_MIN && cap >= p->bound) {
-        const int64_t now = plan_now_us(g->work);
-        status = berth_plan_window(p, cap, WINDOW_MAX, now + (g->deadline_us - now) / 4 * 3, g, st);
-    }
-    if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
-        return status;
-    }
-    return search_exact(p, g, st);
+    berth_plan_improve_free(improve);
+    return status;
 }

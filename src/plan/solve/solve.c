@@ -4,6 +4,7 @@
 
 #include "base/min.h"
 #include "plan/solve/plan.h"
+#include "plan/solve/proof.h"
 
 #include <string.h>
 
@@ -22,6 +23,7 @@ struct solve {
     uint64_t peak_max;       // bytes; the highest peak of a pool so far
     int32_t n_left;          // pools that are not planned yet
     struct plan_watch watch; // ask == NULL: there is no callback
+    struct plan_proof proof; // write == NULL: no proof is wanted
     struct berth_scratch scratch;
 };
 
@@ -130,6 +132,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         s->watch.state = &state;
         s->watch.unit = pool->unit;
         goal.watch = s->watch.ask != NULL ? &s->watch : NULL;
+        goal.proof = s->proof.write != NULL ? &s->proof : NULL;
         if (left > 0 && !atomic_load(&s->watch.is_over)) {
             status = berth_plan_search(p, &goal, &state);
         }
@@ -216,7 +219,11 @@ static enum ggml_status pool_try(
             out->method = "start";
         }
     }
+    if (status == GGML_STATUS_SUCCESS && s->proof.write != NULL) {
+        status = berth_plan_proof_write(&s->proof, &pool, out->bound);
+    }
 done:
+    berth_plan_proof_fini(&s->proof);
     berth_plan_pool_fini(&pool);
     berth_scratch_back(&s->scratch, mark);
     return status;
@@ -375,6 +382,7 @@ enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, i
     s.peak_max = 0;
     s.n_left = 0;
     s.watch = (struct plan_watch){.ask = watch, .user = user, .lock = ATOMIC_FLAG_INIT};
+    s.proof = (struct plan_proof){.write = s.params.proof, .user = s.params.proof_data, .lock = ATOMIC_FLAG_INIT};
     berth_scratch_init(&s.scratch);
     enum ggml_status status = solve_all(&s);
     berth_scratch_fini(&s.scratch);

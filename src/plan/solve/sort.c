@@ -8,17 +8,34 @@
 
 #define FEW 24
 
+/*@ requires n >= 0 && \valid(key + (0 .. n - 1)) && \valid(idx + (0 .. n - 1));
+    requires \separated(key + (0 .. n - 1), idx + (0 .. n - 1));
+    assigns key[0 .. n - 1], idx[0 .. n - 1];
+    ensures \forall integer i, j; 0 <= i <= j < n ==> key[i] <= key[j]; */
 static void sort_few(uint64_t *key, int32_t *idx, int32_t n) {
+    /*@ loop invariant 1 <= i && (i <= n || n <= 1);
+        loop invariant \forall integer x, y; 0 <= x <= y < i && y < n ==> key[x] <= key[y];
+        loop assigns i, key[0 .. n - 1], idx[0 .. n - 1];
+        loop variant n - i; */
     for (int32_t i = 1; i < n; i++) {
         uint64_t k = key[i];
         int32_t x = idx[i];
         int32_t j = i;
+        /*@ loop invariant 0 <= j <= i;
+            loop invariant \forall integer x, y; 0 <= x <= y < i && j == i ==> key[x] <= key[y];
+            loop invariant j < i ==> \forall integer x, y; 0 <= x <= y <= i && x != j && y != j ==> key[x] <= key[y];
+            loop invariant \forall integer x; j < x <= i ==> key[x] > k;
+            loop assigns j, key[0 .. i], idx[0 .. i];
+            loop variant j; */
         for (; j > 0 && key[j - 1] > k; j--) {
             key[j] = key[j - 1];
             idx[j] = idx[j - 1];
         }
+        //@ assert \forall integer y; 0 <= y < j ==> key[y] <= k;
+        //@ assert \forall integer y, z; 0 <= y <= z <= i && y != j && z != j ==> key[y] <= key[z];
         key[j] = k;
         idx[j] = x;
+        //@ assert \forall integer y, z; 0 <= y <= z <= i ==> key[y] <= key[z];
     }
 }
 

@@ -65,6 +65,7 @@ static enum ggml_status search_window(struct window *w, int64_t top, int64_t dea
     struct plan_state state = {.off = off, .spare = off + w->n_ids, .peak = PLAN_NO_CAP, .bound = sub.bound, .method = "window"};
     struct plan_goal goal = *w->goal;
     goal.enough = w->cap - top;
+    goal.proof = NULL; // above a stack, the answer "no" proves nothing about the whole problem
     goal.deadline_us = deadline_us;
     plan_work_add(goal.work, (int64_t) w->n_ids * FAST_BLOCK_NS);
     enum ggml_status status = off != NULL ? berth_plan_fast(&sub, &goal, &state) : GGML_STATUS_ALLOC_FAILED;

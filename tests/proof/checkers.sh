@@ -1,0 +1,7 @@
+#!/bin/sh
+# checkers.sh PROP_PROOF BERTH FOLDER: writes proofs of random problems into FOLDER, and checks them with both checkers.
+set -eu
+rm -rf "$3"
+mkdir -p "$3"
+"$1" write "$3" > /dev/null 2>&1
+python3 "$(dirname "$0")/check.py" folder "$3" "$2"
