@@ -23,7 +23,7 @@
 #else
 #    define BERTH_LATE_LOCAL _Thread_local
 #endif
-#define BERTH_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define BERTH_PRINTF(fmt, args) GGML_ATTRIBUTE_FORMAT(fmt, args)
 
 // Asserts of three levels: 1 cheap, 2 more expensive internal checks, 3 checks that walk a whole data structure. BERTH_DEBUG is 0
 // in release builds.
@@ -126,7 +126,7 @@ void berth_log_flush(void);
 
 // release: the release of llama.cpp for which a loaded library was built ("b10361", "v0.5.0"). Other texts and NULL are ignored.
 BERTH_API void berth_client_release(const char *release);
-// Returns 19 (ggml 0.19) if all known releases are b10361 or older. Returns 25 (ggml 0.25) if all known releases are v0.5.0 or
+// Returns 19 (ggml 0.19) if all known releases are b10361 or older. Returns 25 (ggml 0.25) if all known releases are v0.4.0 or
 // newer. Otherwise returns 0.
 BERTH_API int berth_client_minor(void);
 
@@ -174,24 +174,61 @@ BERTH_API bool berth_replace_open_new(struct berth_replace *r, const char *path)
 BERTH_API bool berth_replace_close(struct berth_replace *r, bool ok) BERTH_MUST_USE;
 
 // ---- checked arithmetic: returns false if the result does not fit; *out is undefined then ----
+// `make prove` proves the contracts in the comments that begin with @ (docs/dev/verification.md).
 
+/*@ requires \valid(out);
+    assigns *out;
+    ensures \result <==> a + b <= SIZE_MAX;
+    ensures \result ==> *out == a + b; */
 static inline bool berth_add_ok(size_t a, size_t b, size_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
+/*@ requires \valid(out);
+    assigns *out;
+    ensures \result <==> a * b <= SIZE_MAX;
+    ensures \result ==> *out == a * b; */
 static inline bool berth_mul_ok(size_t a, size_t b, size_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
+/*@ requires \valid(out);
+    assigns *out;
+    ensures \result <==> INT64_MIN <= a + b <= INT64_MAX;
+    ensures \result ==> *out == a + b; */
 static inline bool berth_add_i64_ok(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
+/*@ requires \valid(out);
+    assigns *out;
+    ensures \result <==> INT64_MIN <= a * b <= INT64_MAX;
+    ensures \result ==> *out == a * b; */
 static inline bool berth_mul_i64_ok(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }
-// align is a power of two.
+
+//@ predicate is_power_of_two(integer x) = x > 0 && (x & (x - 1)) == 0;
+
+// Returns the largest multiple of align that is at most x. align is a power of two.
+/*@ requires is_power_of_two(align);
+    assigns \nothing;
+    ensures \result == x - x % align; */
+static inline size_t berth_round_down(size_t x, size_t align) {
+    return x & ~(align - 1);
+}
+// *out: the smallest multiple of align that is at least x. align is a power of two.
+/*@ requires \valid(out) && is_power_of_two(align);
+    assigns *out;
+    ensures \result <==> x + align - 1 <= SIZE_MAX;
+    ensures \result ==> x <= *out < x + align && *out % align == 0; */
 static inline bool berth_pad_ok(size_t x, size_t align, size_t *out) {
-    if (__builtin_add_overflow(x, align - 1, out)) {
+    if (!berth_add_ok(x, align - 1, out)) {
         return false;
     }
-    *out &= ~(align - 1);
+    *out = berth_round_down(*out, align);
     return true;
+}
+// Returns whether `size` bytes at the offset off are inside the first n_bytes bytes.
+/*@ assigns \nothing;
+    ensures \result <==> off + size <= n_bytes; */
+static inline bool berth_is_inside(size_t off, size_t size, size_t n_bytes) {
+    return off <= n_bytes && size <= n_bytes - off;
 }

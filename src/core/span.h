@@ -16,9 +16,27 @@
 // This value exceeds any memory. Padding it to any alignment does not overflow.
 #define BERTH_SPAN_INVALID ((size_t) 1 << 63)
 
+/*@ requires \valid_read(t) && blck_size > 0;
+    requires t->ne[0] != 0 && t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0;
+    assigns \nothing;
+    ensures \result <= BERTH_SPAN_INVALID;
+    ensures \result < BERTH_SPAN_INVALID ==> t->ne[0] > 0 && t->ne[1] > 0 && t->ne[2] > 0 && t->ne[3] > 0;
+    ensures \result < BERTH_SPAN_INVALID && blck_size == 1 ==> \result == type_size + (t->ne[0] - 1) * t->nb[0] +
+        (t->ne[1] - 1) * t->nb[1] + (t->ne[2] - 1) * t->nb[2] + (t->ne[3] - 1) * t->nb[3]; */
 static __attribute__((noinline, cold, unused)) size_t berth_span_checked(
     const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
     size_t size = type_size, step;
+    /*@ loop invariant 0 <= i <= 4;
+        loop invariant (i > 0 ==> t->ne[0] > 0) && (i > 1 ==> t->ne[1] > 0) && (i > 2 ==> t->ne[2] > 0) && (i > 3 ==> t->ne[3] > 0);
+        loop invariant blck_size == 1 && i == 0 ==> size == type_size;
+        loop invariant blck_size == 1 && i == 1 ==> size == type_size + (t->ne[0] - 1) * t->nb[0];
+        loop invariant blck_size == 1 && i == 2 ==> size == type_size + (t->ne[0] - 1) * t->nb[0] + (t->ne[1] - 1) * t->nb[1];
+        loop invariant blck_size == 1 && i == 3 ==>
+            size == type_size + (t->ne[0] - 1) * t->nb[0] + (t->ne[1] - 1) * t->nb[1] + (t->ne[2] - 1) * t->nb[2];
+        loop invariant blck_size == 1 && i == 4 ==>
+            size == type_size + (t->ne[0] - 1) * t->nb[0] + (t->ne[1] - 1) * t->nb[1] + (t->ne[2] - 1) * t->nb[2] + (t->ne[3] - 1) * t->nb[3];
+        loop assigns i, size, step;
+        loop variant 4 - i; */
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         const bool in_blocks = i == 0 && blck_size != 1;
         if (t->ne[i] < 0 || __builtin_mul_overflow((size_t) t->ne[i] - !in_blocks, t->nb[i], &step)) {
@@ -111,7 +129,7 @@ static inline enum berth_span_fault berth_span_check_bytes(
     }
     if (whole != NULL) {
         const size_t have = berth_span(whole);
-        if (have == BERTH_SPAN_INVALID || t->view_offs > have || size > have - t->view_offs) {
+        if (have == BERTH_SPAN_INVALID || !berth_is_inside(t->view_offs, size, have)) {
             return BERTH_SPAN_PAST_SOURCE;
         }
         buffer = whole->buffer;
@@ -124,8 +142,7 @@ static inline enum berth_span_fault berth_span_check_bytes(
         cached->base = buffer->iface.get_base != NULL ? (uintptr_t) buffer->iface.get_base(buffer) : 0;
     }
     const size_t off = (uintptr_t) t->data - cached->base; // an address before the buffer gives an offset larger than any buffer
-    return BERTH_LIKELY(off <= buffer->size && size <= buffer->size - off) || cached->base == 0 ? BERTH_SPAN_OK
-                                                                                                : BERTH_SPAN_PAST_BUFFER;
+    return BERTH_LIKELY(berth_is_inside(off, size, buffer->size)) || cached->base == 0 ? BERTH_SPAN_OK : BERTH_SPAN_PAST_BUFFER;
 }
 
 static inline __attribute__((always_inline)) enum berth_span_fault berth_span_check(
@@ -233,7 +250,7 @@ static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk 
     if (BERTH_LIKELY(t->type == GGML_TYPE_F32 && t->view_src == NULL && t->data != NULL && cached->buffer == t->buffer)) {
         const size_t size = berth_span_of(t, sizeof(float), 1), off = (uintptr_t) t->data - cached->base;
         if (size != 0 && size < BERTH_SPAN_INVALID && !berth_span_has_too_many(t) &&
-            (t->buffer == NULL || (off <= t->buffer->size && size <= t->buffer->size - off))) {
+            (t->buffer == NULL || berth_is_inside(off, size, t->buffer->size))) {
             *berth_span_slot(walk, t) = t;
             return BERTH_SPAN_OK;
         }

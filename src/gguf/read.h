@@ -19,11 +19,17 @@ struct gguf_source {
 
 #define GGUF_SIZE_UNKNOWN UINT64_MAX
 
+/*@ predicate source_is_valid(struct gguf_source *s) =
+        \valid_read(s) && s->at <= s->size && (s->bytes != \null ==> \valid_read(s->bytes + (0 .. s->size - 1))); */
+
 void berth_gguf_source_buffer(struct gguf_source *s, const void *data, size_t size);
 void berth_gguf_source_file(struct gguf_source *s, FILE *file, const char *name); // starts at the current position of file
 void berth_gguf_source_callback(
     struct gguf_source *s, gguf_reader_callback_t callback, void *user_data, size_t max_chunk, uint64_t max_size);
 
+/*@ requires source_is_valid(s);
+    assigns \nothing;
+    ensures \result == s->size - s->at; */
 static inline uint64_t berth_gguf_source_left(const struct gguf_source *s) {
     return s->size - s->at;
 }
@@ -34,6 +40,7 @@ bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t e
 bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const char *what) BERTH_MUST_USE;
 bool berth_gguf_source_seek(struct gguf_source *s, uint64_t at) BERTH_MUST_USE;
 // Calls berth_fail with the source's name, the text, and the offset `at`. Returns false.
+//@ assigns \nothing; ensures !\result;
 bool berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char *fmt, ...) BERTH_PRINTF(3, 4);
 
 struct gguf_reader {

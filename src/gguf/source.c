@@ -47,6 +47,9 @@ bool berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char
     return BERTH_FAIL_FALSE(GGML_STATUS_FAILED, "gguf: %.120s: %s, at offset %" PRIu64, s->name, text, at);
 }
 
+/*@ requires source_is_valid(s) && elem_size > 0;
+    assigns \nothing;
+    ensures \result ==> n * elem_size <= s->size - s->at; */
 bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t elem_size, const char *what) {
     const uint64_t left = berth_gguf_source_left(s);
     if (n <= left / elem_size) {
@@ -70,20 +73,38 @@ static size_t callback_read(struct gguf_source *s, unsigned char *out, size_t si
     return n;
 }
 
+// Returns the next `size` bytes of a buffer and moves the cursor behind them. If fewer remain, returns NULL, and the cursor stays.
+/*@ requires source_is_valid(s) && \valid(s) && s->bytes != \null;
+    requires \separated(s, s->bytes + (0 .. s->size - 1));
+    assigns s->at;
+    ensures source_is_valid(s);
+    ensures \result == \null <==> \old(s->at) + size > s->size;
+    ensures \result == \null ==> s->at == \old(s->at);
+    ensures \result != \null ==> s->at == \old(s->at) + size && \valid_read(\result + (0 .. size - 1)); */
+static const unsigned char *bytes_next(struct gguf_source *s, size_t size) {
+    if (size > berth_gguf_source_left(s)) {
+        return NULL;
+    }
+    const unsigned char *bytes = s->bytes + s->at;
+    s->at += size;
+    return bytes;
+}
+
 bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const char *what) {
     const uint64_t left = berth_gguf_source_left(s);
     size_t n = 0;
     if (size == 0) {
         return true;
     }
-    if (size <= left) {
-        if (s->bytes != NULL) {
-            memcpy(out, s->bytes + s->at, size);
-            n = size;
-        } else {
-            errno = 0;
-            n = s->file != NULL ? fread(out, 1, size, s->file) : callback_read(s, out, size);
+    if (s->bytes != NULL) {
+        const unsigned char *bytes = bytes_next(s, size);
+        if (bytes != NULL) {
+            memcpy(out, bytes, size);
+            return true;
         }
+    } else if (size <= left) {
+        errno = 0;
+        n = s->file != NULL ? fread(out, 1, size, s->file) : callback_read(s, out, size);
         if (n == size) {
             s->at += size;
             return true;

@@ -10,6 +10,11 @@
 
 #include "support/device_full.h"
 
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 static void no_log(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level;
     (void) text;
@@ -123,6 +128,28 @@ static void several_buffers(void **state) {
     ggml_free(ctx);
 }
 
+// The disk has less space than the buffer needs. A limit on the size of files has the same effect.
+static void files_need_space(void **state) {
+    (void) state;
+    ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
+    const int next = dup(STDOUT_FILENO);
+    close(next);
+    struct rlimit before, little;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little = before;
+    little.rlim_cur = 4096;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    ggml_backend_buffer_t large = ggml_backend_buft_alloc_buffer(files, 8192);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_null(large);
+    assert_error(strerror(EFBIG));
+    const int again = dup(STDOUT_FILENO); // the file was closed
+    close(again);
+    assert_int_equal(again, next);
+    berth_file_buffer_type_free(files);
+}
+
 // If the allocation of a context fails at any point, no tensor gets an address and no memory stays allocated.
 static void failures_leave_no_trace(void **state) {
     (void) state;
@@ -172,6 +199,7 @@ int main(void) {
         cmocka_unit_test_setup(one_after_another, setup),
         cmocka_unit_test_setup(whole_context, setup),
         cmocka_unit_test_setup(several_buffers, setup),
+        cmocka_unit_test_setup(files_need_space, setup),
         cmocka_unit_test_setup(failures_leave_no_trace, setup),
     };
     return cmocka_run_group_tests_name("backend_alloc", tests, NULL, NULL);

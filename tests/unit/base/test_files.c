@@ -3,6 +3,7 @@
 // one completely or not at all, and keeps its permissions. Streams into memory report a lack of memory.
 
 #include "support/check.h"
+#include "support/libc_fail.h"
 
 #include "base/base.h"
 #include "gguf.h"
@@ -77,6 +78,49 @@ static void only_regular_files_are_opened(void **state) {
     assert_non_null(strstr(berth_last_error(), "not a regular file"));
     alarm(0);
 }
+
+// Without stdin, the next file gets the descriptor 0, which is valid.
+static void descriptor_zero(void **state) {
+    (void) state;
+    uint64_t size;
+    const char *why;
+    write_text(path_of("a"), "12345");
+    const int kept = dup(STDIN_FILENO);
+    close(STDIN_FILENO);
+    const int fd = berth_file_open_fd(path_of("a"), &size, &why);
+    close(STDIN_FILENO);
+    FILE *file = berth_file_open(path_of("a"), &size, &why);
+    const int descriptor = file != NULL ? fileno(file) : -1;
+    if (file != NULL) {
+        fclose(file);
+    }
+    if (kept >= 0) {
+        dup2(kept, STDIN_FILENO);
+        close(kept);
+    }
+    assert_int_equal(fd, 0);
+    assert_int_equal(descriptor, 0);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // a sanitizer replaces libc's allocator
+static void no_memory_for_a_file(void **state) {
+    (void) state;
+    uint64_t size;
+    const char *why = NULL;
+    write_text(path_of("a"), "12345");
+    const char *path = path_of("a");
+    const int next = dup(STDOUT_FILENO);
+    close(next);
+    atomic_store(&must_fail, true);
+    FILE *file = berth_file_open(path, &size, &why);
+    atomic_store(&must_fail, false);
+    assert_null(file);
+    assert_string_equal(why, strerror(ENOMEM));
+    const int again = dup(STDOUT_FILENO); // the descriptor was closed
+    close(again);
+    assert_int_equal(again, next);
+}
+#endif
 
 static void replaces_completely_or_not_at_all(void **state) {
     (void) state;
@@ -197,6 +241,10 @@ static void streams_report_missing_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_regular_files_are_opened),
+        cmocka_unit_test(descriptor_zero),
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+        cmocka_unit_test(no_memory_for_a_file),
+#endif
         cmocka_unit_test(replaces_completely_or_not_at_all),
         cmocka_unit_test(replacing_without_memory),
         cmocka_unit_test(gguf_keeps_the_old_file),

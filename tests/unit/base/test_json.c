@@ -44,7 +44,7 @@ static void nesting(void **state) {
     struct berth_json_writer w = {.file = s.file};
     list_write(&w);
     assert_true(berth_stream_close(&s));
-    assert_string_equal(s.text, "{\"a\": -1,\n  \"list\": [\n    {\"i\": 0, \"text\": \"q\\\"\\\\\\u000a\", \"none\": []},\n"
+    assert_string_equal(s.text, "{\"a\": -1,\n  \"list\": [\n    {\"i\": 0, \"text\": \"q\\\"\\\\\\n\", \"none\": []},\n"
                                 "    {\"i\": 1, \"text\": null, \"none\": []}\n  ], \"raw \\\"key\\\"\": [1], \"z\": false}");
     berth_stream_fini(&s);
 }

@@ -9,6 +9,7 @@
 #include "ggml-backend-impl.h"
 #include "ggml-cpu.h"
 
+#include <limits.h>
 #include <unistd.h>
 
 static char log_text[1 << 14]; // start of the log output
@@ -414,6 +415,62 @@ static void add_id_with_a_fourth_extent(void **state) {
     assert_memory_equal(grad->data, expected, sizeof expected);
 }
 
+// ---- refusals ----
+
+static void assert_refused(struct ggml_tensor *t, const char *part) {
+    assert_true(berth_poisoned(t));
+    assert_error(part);
+}
+
+// The bytes of the partial block at the end of a row exceed 64 bits: 34 * 542551296285575048 = 2^64 + 16.
+static void view_of_a_partial_block_overflows(void **state) {
+    (void) state;
+    struct ggml_tensor *a = ggml_new_tensor_1d(ctx, GGML_TYPE_Q8_0, 64);
+    assert_false(berth_poisoned(ggml_view_1d(ctx, a, 40, 0)));
+    assert_refused(ggml_view_1d(ctx, a, 542551296285575048, 0), "bytes");
+}
+
+static void mul_mat_id_of_four_dimensions(void **state) {
+    (void) state;
+    for (int which = 0; which < 3; which++) {
+        struct ggml_tensor *as = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 8, 4, 2, which == 1 ? 2 : 1);
+        struct ggml_tensor *b = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 8, 2, 3, which == 2 ? 2 : 1);
+        struct ggml_tensor *t = ggml_mul_mat_id(ctx, as, b, ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 3));
+        assert_int_equal(berth_poisoned(t), which != 0);
+        if (which != 0) {
+            assert_refused(t, "must have three dimensions");
+        }
+    }
+}
+
+// Twice the padding must fit an int. A height that is too small is refused like a width.
+static void convolution_limits(void **state) {
+    (void) state;
+    struct ggml_tensor *a = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 3, 3, 2, 1),
+                       *high = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 1, 9, 1, 2);
+    struct ggml_tensor *b = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 5, 5, 2, 1);
+    const int most = INT_MAX / 2, least = INT_MIN / 2;
+    assert_false(berth_poisoned(ggml_conv_2d_direct(ctx, a, b, most, 1, most, 1, 1, 1)));
+    assert_refused(ggml_conv_2d_direct(ctx, a, b, most, 1, most + 1, 1, 1, 1), "no window of 3 fits into a width of 5");
+    assert_false(berth_poisoned(ggml_conv_2d_direct(ctx, a, b, INT_MIN, 1, least, 1, 1, 1)));
+    assert_refused(ggml_conv_2d_direct(ctx, a, b, INT_MIN, 1, least - 1, 1, 1, 1), "no window of 3 fits into a width of 5");
+    assert_refused(ggml_conv_2d_dw_direct(ctx, high, b, 1, 1, 0, 0, 1, 1), "no window of 9 fits into a height of 5");
+    assert_refused(ggml_conv_2d_dw_direct(ctx, high, b, 1, 0, 0, 4, 1, 1), "no window of 9 fits into a height of 5");
+}
+
+static void graphs_that_cannot_be_computed(void **state) {
+    (void) state;
+    assert_int_equal(berth_graph_check(NULL), GGML_STATUS_FAILED);
+    assert_error("the graph is NULL");
+    struct ggml_cgraph *g = ggml_new_graph_custom(ctx, 4, false);
+    assert_int_equal(berth_graph_check(g), GGML_STATUS_SUCCESS);
+    struct ggml_tensor *poison = ggml_scale(ctx, NULL, 1), *sound = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    g->leafs[g->n_leafs++] = sound;
+    g->leafs[g->n_leafs++] = poison; // by hand: ggml_build_forward_expand refuses it
+    assert_int_equal(berth_graph_check(g), GGML_STATUS_FAILED);
+    assert_error("ggml_scale");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(types, setup, teardown),
@@ -429,6 +486,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(memory_of_a_device, setup, teardown),
         cmocka_unit_test_setup_teardown(backward_without, setup, teardown),
         cmocka_unit_test_setup_teardown(add_id_with_a_fourth_extent, setup, teardown),
+        cmocka_unit_test_setup_teardown(view_of_a_partial_block_overflows, setup, teardown),
+        cmocka_unit_test_setup_teardown(mul_mat_id_of_four_dimensions, setup, teardown),
+        cmocka_unit_test_setup_teardown(convolution_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(graphs_that_cannot_be_computed, setup, teardown),
     };
     return cmocka_run_group_tests_name("core_odd", tests, NULL, NULL);
 }

@@ -207,6 +207,31 @@ static void placed_during_the_match(void **state) {
     }
 }
 
+// The caller's memory moves and moves back. Each match reports the change since the match before.
+static void memory_that_moves_back(void **state) {
+    (void) state;
+    struct sample m = sample_new();
+    char planned[1024], first[128], second[128];
+    struct ggml_backend_buffer buffer = {0};
+    m.x->data = first;
+    struct record rec = recorded(&m, true, &buffer);
+    struct record_place places[6] = {0};
+    struct record_undo undo[6];
+    for (int i = 0; i < 6; i++) {
+        places[i] = (struct record_place){&buffer, planned + 128 * record_base(&rec, i)};
+    }
+    struct record_placer placer = {.places = places, .undo = undo, .may_write = true};
+    const struct record_rules rules = {.is_ours = is_ours, .user = &buffer};
+    void *const memory[] = {first, first, second, second, first, first};
+    for (int i = 0; i < 6; i++) {
+        m.x->data = memory[i];
+        assert_int_equal(berth_record_match(&rec, m.graph, &rules, &placer), RECORD_SAME);
+        assert_true(i == 0 || placer.is_moved == (memory[i] != memory[i - 1]));
+    }
+    berth_record_fini(&rec);
+    ggml_free(m.ctx);
+}
+
 static void columns_stay(void **state) {
     (void) state;
     struct record rec = {.column_size = 4};
@@ -247,6 +272,7 @@ int main(void) {
         cmocka_unit_test(one_change),
         cmocka_unit_test(listed_twice),
         cmocka_unit_test(placed_during_the_match),
+        cmocka_unit_test(memory_that_moves_back),
         cmocka_unit_test(columns_stay),
         cmocka_unit_test(without_memory),
     };

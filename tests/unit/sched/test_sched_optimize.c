@@ -6,11 +6,11 @@
 
 // The device asks the scheduler (add_alloc_dep) to keep the memory of one tensor until a later node, `until`, is computed. KEEP_A
 // is the normal case. A foreign tensor is not part of the split. SWAP and DUPLICATE change the list of nodes instead.
-enum request { NO_REQUEST, KEEP_A, KEEP_COPY, KEEP_LATER, UNTIL_FOREIGN, KEEP_FOREIGN, UNTIL_NULL, SWAP, DUPLICATE };
+enum request { NO_REQUEST, KEEP_A, KEEP_COPY, KEEP_LATER, KEEP_LEAF, UNTIL_FOREIGN, KEEP_FOREIGN, UNTIL_NULL, SWAP, DUPLICATE };
 
 static struct {
     enum request request;
-    struct ggml_tensor *a, *until, *foreign;
+    struct ggml_tensor *a, *until, *foreign, *leaf;
     const struct ggml_tensor *copy; // copy of a tensor from another backend, as the device sees it
     int n_calls, n_nodes;
     bool has_params;
@@ -34,6 +34,7 @@ static void optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct g
         case KEEP_A: params->add_alloc_dep(params->user_data, asked.a, asked.until); break;
         case KEEP_COPY: params->add_alloc_dep(params->user_data, graph->nodes[0]->src[0], asked.until); break;
         case KEEP_LATER: params->add_alloc_dep(params->user_data, asked.until, asked.a); break;
+        case KEEP_LEAF: params->add_alloc_dep(params->user_data, asked.leaf, asked.until); break;
         case UNTIL_FOREIGN: params->add_alloc_dep(params->user_data, asked.a, asked.foreign); break;
         case KEEP_FOREIGN: params->add_alloc_dep(params->user_data, asked.foreign, asked.until); break;
         case UNTIL_NULL: params->add_alloc_dep(params->user_data, asked.a, NULL); break;
@@ -70,6 +71,7 @@ static struct chain chain_new(struct net *n, enum request request) {
     asked.request = request;
     asked.a = t.a;
     asked.until = t.scale[2];
+    asked.leaf = n->graph->leafs[0];
     asked.foreign = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, 1);
     return t;
 }
@@ -139,6 +141,19 @@ static void copies_can_be_kept(void **state) {
     t = chain_new(n, NO_REQUEST);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     assert_true(is_overwritten(&t, asked.copy));
+}
+
+// A leaf can be kept: it has its memory before the first node. Here a leaf of the device is the first leaf of the graph.
+static void a_leaf_can_be_kept(void **state) {
+    struct net *n = *state;
+    for (enum request request = NO_REQUEST; request <= KEEP_LEAF; request += KEEP_LEAF) {
+        struct chain t = chain_new(n, request);
+        ggml_backend_sched_set_tensor_backend(n->sched, t.x, n->backends[0]);
+        assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        assert_int_equal(is_overwritten(&t, t.x), request == NO_REQUEST);
+        chain_run(n, &t);
+        forget(n);
+    }
 }
 
 // Keeping a tensor that is computed later has no effect. Several graphs in flight make no difference.
@@ -328,6 +343,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         NET_TEST(kept_memory_is_not_shared),
         NET_TEST(copies_can_be_kept),
+        NET_TEST(a_leaf_can_be_kept),
         NET_TEST(requests_of_all_kinds),
         NET_TEST(another_order_is_run),
         NET_TEST(exchanged_nodes_run_in_order),
