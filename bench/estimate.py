@@ -76,7 +76,7 @@ def speed(berth, path, n, few, many):
 
 def speeds(berth, maker, folder):
     print("| model | predicted | measured | difference |\n|---|---|---|---|")
-    results = [speed(berth, "models/tales-q8_0.gguf", 64, 2, 22) <= 0.15]
+    results = [speed(berth, "tests/data/tales-3m-q8_0.gguf", 64, 2, 22) <= 0.15]
     for kind in ("q8_0", "q4_0", "f16"):
         path = os.path.join(folder, f"llama-1b-{kind}.gguf")
         if not os.path.exists(path):

@@ -13,7 +13,7 @@ FEW, MANY, N_RUNS = 2, 10, 3
 def train(berth, folder, steps, memory):
     limit = ["--memory", str(memory)] if memory else []
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    out = subprocess.run([berth, "train", "models/tales-q8_0.gguf", "--new", "tests/train/tales.conf", "--data", f"{folder}/tales.txt",
+    out = subprocess.run([berth, "train", "tests/data/tales-3m-q8_0.gguf", "--new", "tests/train/tales.conf", "--data", f"{folder}/tales.txt",
                           "--split", "blank", "-c", "128", "-b", "8", "--steps", str(steps), "--warmup", "2", "--schedule", "constant",
                           "-t", "1", "--json", "-o", f"{folder}/out.gguf", *limit], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 # chat.py BERTH: `berth chat` through a pipe and on a terminal (a pty): turns, commands, Ctrl-C during an answer and at the prompt,
-# a resized window, Ctrl-D; with and without a line editor. Runs in the root of the sources.
+# a resized window, Ctrl-D; with and without a line editor; what the shipped model answers. Runs in the root of the sources.
 import fcntl, json, os, pty, re, select, signal, struct, subprocess, sys, tempfile, termios, time
 
 berth = os.path.abspath(sys.argv[1])
+model = 'models/tales-q8_0.gguf'
 n_bad = 0
 
 
@@ -41,8 +42,33 @@ def through_a_pipe(tmp):
     check(code == 3 and 'free positions; enlarge it with --ctx' in err, f'too long: {code} {err}')
     code, out, err = piped([f'question {i} of a long row of them' for i in range(12)] + ['/stats'], '-c', '96')
     check(code == 0 and len(out.rstrip('\n').split('\n')) >= 13, f'old turns are forgotten: {code} {err}')
-    run = subprocess.run([berth, 'chat'], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    subprocess.run([berth, 'gguf', 'set', model, '--remove', 'tokenizer.chat_template', '-o', f'{tmp}/plain.gguf'], capture_output=True, check=True)
+    run = subprocess.run([berth, 'chat', f'{tmp}/plain.gguf'], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     check(run.returncode == 3 and 'it has no chat template; choose a template with --template' in run.stderr, f'no template: {run.stderr}')
+
+
+# Returns the answers of the shipped model. It has a template, so no option names one.
+def told(tmp, *lines):
+    file = f'{tmp}/told.json'
+    run = subprocess.run([berth, 'chat', '--temp', '0'], input='\n'.join([*lines, f'/save {file}']) + '\n', capture_output=True, text=True,
+                         check=False, timeout=300)
+    check(run.returncode == 0, f'the shipped model: {run.returncode} {run.stderr}')
+    return [m['content'] for m in json.load(open(file))['messages'] if m['role'] == 'assistant'] if os.path.exists(file) else [''] * len(lines)
+
+
+# Names and plots depend on small differences between kernels; that the answers fit the questions does not.
+def shipped_model(tmp):
+    tale, short, name, more = told(tmp, 'Tell me a story about a seal.', 'shorter', "What was the seal's name?", 'and then?')
+    hero = re.search(r' named (\w+)', tale)
+    hero = hero.group(1) if hero else 'nobody'
+    check('seal' in tale and len(tale) > 200 and tale.endswith(('.', '!', '"')), f'not a tale about a seal: {tale}')
+    check(hero in short and len(short) < len(tale) / 2, f'not shorter, or not about {hero}: {short}')
+    check(hero in name and len(name) < 60, f'not the name {hero}: {name}')
+    check(hero in more and more not in (tale, short), f'{hero} does not go on: {more}')
+    tale, name, short = told(tmp, 'a story about a girl called Anna', 'what was her name?', 'shorter please')
+    check(' named Anna' in tale and 'Anna' in name and 'Anna' in short, f'not about Anna: {tale} {name} {short}')
+    tale, sums = told(tmp, 'a story about a lighthouse', 'What is 12 plus 30?')
+    check('lighthouse' in tale and 'tale' in sums, f'a place, and a question beyond its knowledge: {tale} {sums}')
 
 
 class Terminal:
@@ -126,6 +152,7 @@ def on_a_terminal(term):
 
 with tempfile.TemporaryDirectory() as folder:
     through_a_pipe(folder)
+    shipped_model(folder)
 on_a_terminal('dumb')
 on_a_terminal('xterm')
 print('chat:', 'all fine' if n_bad == 0 else f'{n_bad} failed')

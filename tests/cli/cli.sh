@@ -165,6 +165,20 @@ if [ $got -ne 130 ] || ! grep -q "stopped: the best plan so far" "$tmp/out"; the
 fi
 expect 0 "valid: 4000 items" verify "$tmp/stopped.csv"
 
+# Proofs. The bound of above-live.csv is above the live bytes, so its proof is a search.
+above=tests/data/plan/above-live.csv
+expect 0 "none: proven optimal" plan --time 5000 --proof "$tmp/above.proof" --out "$tmp/above-plan.csv" $above
+expect 0 "optimal: the proof shows that no plan has a lower peak" verify --proof "$tmp/above.proof" "$tmp/above-plan.csv"
+expect 0 '"optimal": true' verify --json --proof "$tmp/above.proof" "$tmp/above-plan.csv"
+expect 0 "proof valid: no plan requires less than" verify --proof "$tmp/above.proof" $above
+expect 0 "none: proven optimal" plan --proof "$tmp/small.proof.gz" --out "$tmp/small-plan.csv" $small
+expect 0 "optimal" verify --proof "$tmp/small.proof.gz" "$tmp/small-plan.csv"
+expect 1 "proof refused: line 4: the proof is about 16 items" verify --proof "$tmp/small.proof.gz" "$tmp/above-plan.csv"
+sed 's/^bound ./&1/' "$tmp/above.proof" > "$tmp/false.proof"
+expect 1 "proof refused" verify --proof "$tmp/false.proof" "$tmp/above-plan.csv"
+expect 4 "a lower peak is not excluded" verify --proof /dev/null "$tmp/above-plan.csv"
+expect 3 "cannot be opened" verify --proof "$tmp/missing.proof" "$tmp/above-plan.csv"
+expect 3 "cannot be written" plan --proof "$tmp/missing/x.proof" $small
 # verify
 expect 0 "Usage: berth verify" verify --help
 expect 1 "alive together in the same bytes: 'a' at [0, 4), steps 0 to 1" verify "$tmp/collide.csv"

@@ -4,7 +4,7 @@
 # gives the expected speed. Runs in the root of the sources.
 
 . "$(dirname "$0")/expect.sh"
-tales=models/tales-q8_0.gguf # 4 layers
+tales=tests/data/tales-3m-q8_0.gguf # 4 layers
 
 # machines COUNT MEMORY BANDWIDTH LATENCY: the program's host and COUNT equal ones
 machines() {

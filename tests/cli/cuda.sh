@@ -6,7 +6,7 @@
 . "$(dirname "$0")/expect.sh"
 export GGML_BACKEND_PATH="$2"
 export BERTH_CUDA_DRIVER="$3"
-tales=models/tales-q8_0.gguf
+tales=tests/data/tales-3m-q8_0.gguf
 
 expect 0 "CUDA0" devices
 expect 0 "1.00 GiB" devices

@@ -11,7 +11,7 @@ cut_case() {
     local code=$1 got
     shift
     n=$((n + 1))
-    cp models/tales-q8_0.gguf "$tmp/model.gguf"
+    cp tests/data/tales-3m-q8_0.gguf "$tmp/model.gguf"
     rm -f "$tmp/out"
     "$berth" "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null &
     local pid=$! i
@@ -39,7 +39,7 @@ cut_case 0 run -t 2 -n 200 --temp 0 --no-mmap "$tmp/model.gguf"
 echo old > "$tmp/small.gguf"
 cut_case 3 gguf quantize -t 1 "$tmp/model.gguf" "$tmp/small.gguf" iq3_s
 [ "$(cat "$tmp/small.gguf")" = old ] || { echo "FAILED: the old file is gone"; n_bad=$((n_bad + 1)); }
-expect 0 "tokens" run -n 2 --no-mmap models/tales-q8_0.gguf
+expect 0 "tokens" run -n 2 --no-mmap tests/data/tales-3m-q8_0.gguf
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

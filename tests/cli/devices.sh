@@ -6,7 +6,7 @@
 . "$(dirname "$0")/expect.sh"
 export GGML_BACKEND_PATH="$2"
 export PAPER_MEMORY=1500000
-tales=models/tales-q8_0.gguf
+tales=tests/data/tales-3m-q8_0.gguf
 
 expect 0 "Paper1: its own, aligned to 128" devices
 expect 0 "3 splits" explain $tales

@@ -119,7 +119,7 @@ same "ops" "MUL_MAT MUL_MAT_ID" "$(complete_words "$berth" ops MUL_MAT)"
 
 # every type that completion offers is accepted
 for type in $(complete_words "$berth" run --cache-type ""); do
-    expect 0 "" run -n 1 --cache-type "$type" models/tales-q8_0.gguf
+    expect 0 "" run -n 1 --cache-type "$type" tests/data/tales-3m-q8_0.gguf
 done
 printf 'no model' > "$tmp/noise"
 for type in $(complete_words "$berth" gguf quantize a b ""); do
@@ -134,7 +134,7 @@ asked=$(find src -name '*.[ch]' -exec cat {} + | tr '\n' ' ' |
     grep -rhoE '"BERTH_[A-Z_]+"' src | tr -d '"')
 same "environment variables of the man page" "$asked" \
     "$(sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh EXIT/p' $page | sed -n 's/^\.It Ev //p' | sed 's/, Ev//g')"
-same "functions that are given a variable's name" "src/base/launcher.h src/cuda/backend.c src/mpi/message_queue.c src/mpi/process.c src/sched/sched.c" \
+same "functions that are given a variable's name" "src/base/launcher.h src/base/windows/memory.c src/cuda/backend.c src/mpi/message_queue.c src/mpi/process.c src/sched/sched.c src/vulkan/gpu.c" \
     "$(grep -rlE 'getenv\([a-z]' src)"
 
 if command -v mandoc > /dev/null; then
@@ -197,7 +197,7 @@ blocks() {
             else if (language == "sh" || language == "console" || language == "c") out = sprintf("%s/%03d.%s", folder, FNR, language)
             if (note ~ /^<!-- body of: /) {
                 sub(/^<!-- body of: /, "", note); sub(/ -->$/, "", note); end = "}"
-                print "#include \"berth.h\"\n#include \"ggml-opt.h\"\n#include <stdio.h>\n" note ";\n" note " {" > out
+                print "#include \"berth.h\"\n#include \"berth-model.h\"\n#include \"ggml-opt.h\"\n#include <stdio.h>\n" note ";\n" note " {" > out
             }
             next
         }
@@ -233,7 +233,7 @@ for each in $pages; do
     ln -s "$root"/* "$folder/run/"
     rm -f "$folder/run/build"
     ln -s "$build" "$folder/run/build"
-    ln -s "$root/models/tales-q8_0.gguf" "$folder/run/model.gguf"
+    ln -s "$root/tests/data/tales-3m-q8_0.gguf" "$folder/run/model.gguf"
     head -c 4000 README.md > "$folder/run/text.txt"
     faults=$(blocks "$each" "$folder")
     [ -z "$faults" ] || failed "$faults"

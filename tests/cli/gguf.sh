@@ -36,7 +36,7 @@ for part in info check diff quantize split merge set hash; do
 done
 
 # split, merge, set, hash
-tales=models/tales-q8_0.gguf
+tales=tests/data/tales-3m-q8_0.gguf
 expect 0 "4 files, 38 tensors" split --max-size 1M $tales "$tmp/piece"
 expect 0 "4 files, 38 tensors" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/joined"
 expect 0 "equal" diff $tales "$tmp/joined"
@@ -132,10 +132,10 @@ expect 0 "valid" check "$tmp/q8"
 expect 1 "type f32 in the first file, q8_0 in the second" diff "$tmp/matrix" "$tmp/q8"
 expect 0 '"converted": 0' quantize --json "$tmp/matrix" "$tmp/q4" Q4_K
 expect 2 "unknown type or mix 'q9'" quantize "$tmp/matrix" "$tmp/q9" q9
-expect 0 "29 of 38 tensors as q4_K_M, 2,004,480 bytes" quantize --dry-run models/tales-q8_0.gguf q4_k_m
-expect 0 "  q6_K          5 tensors  483,840 bytes" quantize models/tales-q8_0.gguf "$tmp/mix" Q4_K_M
-expect 0 '"bytes_after": 2004480, "mse": null' quantize --dry-run --json models/tales-q8_0.gguf q4_k_m
-expect 0 "  f16           4 tensors" quantize --dry-run --tensor-type '*.attn_v.*=f16' --tensor-type '*=q4_0' models/tales-q8_0.gguf q8_0
+expect 0 "29 of 38 tensors as q4_K_M, 2,004,480 bytes" quantize --dry-run tests/data/tales-3m-q8_0.gguf q4_k_m
+expect 0 "  q6_K          5 tensors  483,840 bytes" quantize tests/data/tales-3m-q8_0.gguf "$tmp/mix" Q4_K_M
+expect 0 '"bytes_after": 2004480, "mse": null' quantize --dry-run --json tests/data/tales-3m-q8_0.gguf q4_k_m
+expect 0 "  f16           4 tensors" quantize --dry-run --tensor-type '*.attn_v.*=f16' --tensor-type '*=q4_0' tests/data/tales-3m-q8_0.gguf q8_0
 expect 2 "--tensor-type 'x' is not PATTERN=TYPE" quantize --tensor-type x "$tmp/matrix" "$tmp/q9" q8_0
 expect 2 "--tensor-type 'x=q9' is not PATTERN=TYPE" quantize --tensor-type x=q9 "$tmp/matrix" "$tmp/q9" q8_0
 # A file as its own output, under any name, is refused and stays unchanged.
@@ -153,7 +153,7 @@ if can_limit_files; then
     (
         trap '' XFSZ
         ulimit -f 100
-        "$berth" gguf quantize models/tales-q8_0.gguf "$tmp/kept" q4_0 > /dev/null 2> "$tmp/err"
+        "$berth" gguf quantize tests/data/tales-3m-q8_0.gguf "$tmp/kept" q4_0 > /dev/null 2> "$tmp/err"
     )
     if [ $? -ne 3 ] || ! grep -q "kept: writing failed: File too large" "$tmp/err" || ! cmp -s "$tmp/q8" "$tmp/kept" ||
         ls "$tmp" | grep -q part; then

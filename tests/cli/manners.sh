@@ -8,7 +8,7 @@
 
 small=tests/data/plan/small.csv
 keys=tests/fuzz/corpus/gguf/keys
-model=models/tales-q8_0.gguf
+model=tests/data/tales-3m-q8_0.gguf
 "$berth" plan $small -o "$tmp/plan.csv" > /dev/null
 head -c 3000 /dev/urandom | tr -d '\0' > "$tmp/noise"
 : > "$tmp/empty"

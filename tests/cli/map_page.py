@@ -269,7 +269,7 @@ class Test:
     # The sources and the readers of a tensor are listed, outlined, and can be selected.
     def links(self):
         b = self.browser
-        model = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "tales-q8_0.gguf")
+        model = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "tales-3m-q8_0.gguf")
         b.open(self.map("links.html", "-c", "256", "-b", "64", model))
         names = "(list => list.map(i => berthMap.plans[0].tensors.name[i]).sort())"
         of = "berthMap.plans[0].linksOf(berthMap.plans[0].tensors.name.indexOf({}))"

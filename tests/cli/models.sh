@@ -4,7 +4,7 @@
 # in the root of the sources. Headers of large models are in the data directory (BERTH_DATA, default ../shared).
 
 . "$(dirname "$0")/expect.sh"
-tales=models/tales-q8_0.gguf
+tales=tests/data/tales-3m-q8_0.gguf
 sparse=${BERTH_DATA:-../shared}/models/sparse
 
 fail() {
@@ -26,7 +26,7 @@ for part in bench explain fit; do
 done
 
 # bench
-expect 0 "| Harbour Tales q8_0 | 3.33 MiB | 3.28 M | CPU | 1 | f16,f16 | pp16 |" bench -p 16 -n 4 -r 2 -t 1
+expect 0 "| Harbour Tales q8_0 | 3.33 MiB | 3.28 M | CPU | 1 | f16,f16 | pp16 |" bench -p 16 -n 4 -r 2 -t 1 $tales
 expect 0 '"cache": "q8_0,f16", "test": "tg"' bench -p 0 -n 4 -r 1 --cache-type q8_0,f16 --json
 expect 0 "| tg4 |" bench -p 16 -n 4 -r 2 $tales
 expect 0 'model,size,params,backend,threads,batch,cache,test,tokens,depth,mean,deviation' bench -p 8 -n 0 -r 1 -b 3 --output csv
@@ -62,10 +62,10 @@ expect 3 "tokens, but a context needs 512" imatrix -o "$tmp/x" $tales .gitignore
 expect 3 "writing failed: No space left on device" imatrix -c 8 --chunks 1 -o /dev/full $tales README.md
 
 # explain
-expect 0 "alive at step" explain
-expect 0 '"alive": {"step": 26, "bytes": ' explain --json
-expect 0 "lower    -b 256 saves" explain
-expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain
+expect 0 "alive at step" explain $tales
+expect 0 '"alive": {"step": 26, "bytes": ' explain --json $tales
+expect 0 "lower    -b 256 saves" explain $tales
+expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain $tales
 expect 0 "a batch of 7 tokens over 9 positions" explain -b 7 -c 9 $tales
 expect 0 '"prompt": {"backends": [{"name": "CPU"' explain --json $tales
 expect 0 "1 token at position 7" explain --split tensor --device CPU,CPU -b 7 -c 9 $tales
@@ -73,62 +73,72 @@ expect 0 "sums over 2 devices with" explain --split tensor --device CPU,CPU $tal
 expect 2 "--json and --split tensor cannot be combined" explain --split tensor --json $tales
 
 # fit
-expect 0 "context 256, batch 256" fit --memory 10M
-expect 0 "context  limited to the context of training; --max-ctx raises the limit" fit --memory 10M
-expect 0 "batch    the whole context" fit --memory 10M
-expect 0 "768.00 KiB  28.5%  blk.0.ffn.gate               MUL_MAT" fit --memory 10M
-expect 0 "lower    -b 128 saves 1.31 MiB" fit --memory 10M
-expect 0 "context 2048, batch 2048" fit --memory 1G --max-ctx 2048
-expect 0 "context  limited by --max-ctx" fit --memory 1G --max-ctx 2048
-expect 0 "context  limited by memory" fit --memory 5M
-expect 0 "context 100, batch 100" fit --memory 1G --ctx 100
-expect 0 '"ctx": 300, "ctx_limit": "given", "batch": 1' fit --json --memory 6M --ctx 300 -t 2
-expect 0 '"batch_limit": "memory"' fit --json --memory 6M --ctx 300 -t 2
+expect 0 "context 256, batch 256" fit --memory 10M $tales
+expect 0 "context  limited to the context of training; --max-ctx raises the limit" fit --memory 10M $tales
+expect 0 "batch    the whole context" fit --memory 10M $tales
+expect 0 "768.00 KiB  28.5%  blk.0.ffn.gate               MUL_MAT" fit --memory 10M $tales
+expect 0 "lower    -b 128 saves 1.31 MiB" fit --memory 10M $tales
+expect 0 "context 2048, batch 2048" fit --memory 1G --max-ctx 2048 $tales
+expect 0 "context  limited by --max-ctx" fit --memory 1G --max-ctx 2048 $tales
+expect 0 "context  limited by memory" fit --memory 5M $tales
+expect 0 "context 100, batch 100" fit --memory 1G --ctx 100 $tales
+expect 0 '"ctx": 300, "ctx_limit": "given", "batch": 1' fit --json --memory 6M --ctx 300 -t 2 $tales
+expect 0 '"batch_limit": "memory"' fit --json --memory 6M --ctx 300 -t 2 $tales
 expect 0 "batch 7" fit --memory 1G --batch 7 $tales
-expect 1 "does not fit: a context of 1 with a batch of 1 requires" fit --memory 1M
+expect 1 "does not fit: a context of 1 with a batch of 1 requires" fit --memory 1M $tales
 expect 1 '"fits": false' fit --json --memory 3MB
 expect 2 "missing option: --memory N" fit
+expect 0 "3 users with a full context of 256 tokens, up to 3 at the same time" fit "$tales" --memory 1G --parallel 3
+expect 0 "3 users: " fit "$tales" --memory 1G --parallel 3
+expect 0 " tokens/s predicted, " fit "$tales" --memory 1G --parallel 3
+expect 0 "one more user waits: with the running requests, " fit "$tales" --memory 120M --parallel 60
+expect 1 "--memory is 2097152; lower --ctx or --parallel" fit --memory 2M --parallel 3
+expect 2 "--parallel requires --memory N without a device" fit --memory CPU=1G --parallel 3
+expect 2 "--parallel requires --memory N without a device" fit --memory 1G --parallel 3 --allow batch
+expect 2 "--parallel requires --memory N without a device" fit --cluster none.json --parallel 3
+expect 0 "one more user waits: 2 requests run, which is the limit; the request can start in 255 steps or earlier" explain "$tales" --parallel 2
+expect 2 "--memory requires --parallel" explain --memory 1G
 expect 2 "--memory 'much' is neither a number of bytes" fit --memory much
 
-expect 0 "context 256, batch" fit --memory 5M --allow batch,cache-type
-expect 0 "  cache    q4_0" fit --memory 5M --allow cache-type
-expect 0 "tokens/s predicted, with half of the context filled, from a measurement of the model" fit --memory 5M --allow cache-type
-expect 0 "of all devices: context 256, batch 256, cache f16" fit --memory 5M --allow batch
-expect 0 '"next": [{"device": "all", "memory": 1078984704, "ctx": 256' fit --json --memory 5M
-expect 0 '"next": []' fit --json --memory 1G
+expect 0 "context 256, batch" fit --memory 5M --allow batch,cache-type $tales
+expect 0 "  cache    q4_0" fit --memory 5M --allow cache-type $tales
+expect 0 "tokens/s predicted, with half of the context filled, from a measurement of the model" fit --memory 5M --allow cache-type $tales
+expect 0 "of all devices: context 256, batch 256, cache f16" fit --memory 5M --allow batch $tales
+expect 0 '"next": [{"device": "all", "memory": 1078984704, "ctx": 256' fit --json --memory 5M $tales
+expect 0 '"next": []' fit --json --memory 1G $tales
 expect 2 "--allow: unknown value 'all'; use cache-type, batch, spill, recompute" fit --memory 5M --allow batch,all
-expect 0 "ops      none recomputed: not needed" fit --memory 10M --allow recompute
-expect 1 "ops      none recomputed: no schedule fits; compute takes 2.63 MiB" fit --memory 6M -c 256 -b 256 --allow recompute
-expect 1 "ops      none recomputed: more bytes are missing than compute takes" fit --memory 2M -c 256 -b 256 --allow recompute
-expect 0 '"again": 0, "slower": 1.000000, "saved": 0' fit --json --memory 10M --allow recompute
+expect 0 "ops      none recomputed: not needed" fit --memory 10M --allow recompute $tales
+expect 1 "ops      none recomputed: no schedule fits; compute takes 2.63 MiB" fit --memory 6M -c 256 -b 256 --allow recompute $tales
+expect 1 "ops      none recomputed: more bytes are missing than compute takes" fit --memory 2M -c 256 -b 256 --allow recompute $tales
+expect 0 '"again": 0, "slower": 1.000000, "saved": 0' fit --json --memory 10M --allow recompute $tales
 expect 2 "--allow requires --memory" run --allow batch
 expect 2 "--allow: unknown value 'some'" run --memory 5M --allow some
-expect 3 "--memory is not enough: a context of 256 requires" run --memory 6M -c 256 -b 256 --allow recompute -n 2
-expect 3 "--memory is not enough: a context of 256 requires" run --memory 4200K -c 256 -n 2
+expect 3 "--memory is not enough: a context of 256 requires" run --memory 6M -c 256 -b 256 --allow recompute -n 2 $tales
+expect 3 "--memory is not enough: a context of 256 requires" run --memory 4200K -c 256 -n 2 $tales
 expect 2 "--memory 'little' is neither a number of bytes" run --memory little
 
 # The result of fit fits, and a limit one byte smaller gives a smaller result.
 number() {
     grep -o "\"$1\": [0-9]*" "$2" | head -n 1 | tr -dc 0-9
 }
-"$berth" fit --json --memory 4500K > "$tmp/fit"
+"$berth" fit --json --memory 4500K $tales > "$tmp/fit"
 total=$(number total "$tmp/fit")
 [ "$total" -le 4608000 ] || fail "fit: $total bytes are more than 4500K"
-"$berth" fit --json --memory "$total" > "$tmp/same"
+"$berth" fit --json --memory "$total" $tales > "$tmp/same"
 [ "$(number ctx "$tmp/fit") $(number batch "$tmp/fit")" = "$(number ctx "$tmp/same") $(number batch "$tmp/same")" ] ||
     fail "fit: another answer for the bytes of the answer: $(cat "$tmp/fit" "$tmp/same")"
-"$berth" fit --json --memory $((total - 1)) > "$tmp/less"
+"$berth" fit --json --memory $((total - 1)) $tales > "$tmp/less"
 [ "$(number ctx "$tmp/less") $(number batch "$tmp/less")" != "$(number ctx "$tmp/fit") $(number batch "$tmp/fit")" ] ||
     fail "fit: one byte less makes no difference"
-"$berth" fit --json --memory 6M --ctx 300 > "$tmp/batch" 2> "$tmp/err"
-expect 1 '"fits": false' fit --json --memory 6M --ctx 300 -b $(($(number batch "$tmp/batch") + 1))
+"$berth" fit --json --memory 6M --ctx 300 $tales > "$tmp/batch" 2> "$tmp/err"
+expect 1 '"fits": false' fit --json --memory 6M --ctx 300 -b $(($(number batch "$tmp/batch") + 1)) $tales
 # The bytes that fit reports are those that run uses, and run with that memory limit finds the same settings.
-"$berth" run --json -n 1 -c "$(number ctx "$tmp/fit")" -b "$(number batch "$tmp/fit")" > "$tmp/run"
+"$berth" run --json -n 1 -c "$(number ctx "$tmp/fit")" -b "$(number batch "$tmp/fit")" $tales > "$tmp/run"
 for part in cache compute work; do
     [ "$(number $part "$tmp/run")" = "$(number $part "$tmp/fit")" ] || fail "fit and run differ: $(cat "$tmp/fit" "$tmp/run")"
 done
-"$berth" fit --json --memory 5M --allow batch,cache-type,spill,recompute > "$tmp/fit"
-"$berth" run --json -n 1 --memory 5M > "$tmp/run"
+"$berth" fit --json --memory 5M --allow batch,cache-type,spill,recompute $tales > "$tmp/fit"
+"$berth" run --json -n 1 --memory 5M $tales > "$tmp/run"
 for part in cache compute work; do
     [ "$(number $part "$tmp/run")" = "$(number $part "$tmp/fit")" ] ||
         fail "fit --allow and run --memory differ: $(cat "$tmp/fit" "$tmp/run")"
@@ -167,8 +177,8 @@ for part in "bench -p 8 -n 2 -r 1" explain "fit --memory 1G" plan "run -n 2" "ma
     expect 3 "the values of the cache cannot be q4_K: a head has 32 elements, which is not a multiple of its block of 256" $part --cache-type f16,q4_K $tales
     expect 3 "the keys of the cache cannot be i32: values of this type cannot be converted to f32" $part --cache-type i32 $tales
 done
-expect 0 "cache 544.00 KiB" run -n 2 --cache-type q8_0
-expect 0 "cache 784.00 KiB" run -n 2 --cache-type q8_0,f16
+expect 0 "cache 544.00 KiB" run -n 2 --cache-type q8_0 $tales
+expect 0 "cache 784.00 KiB" run -n 2 --cache-type q8_0,f16 $tales
 
 # embed: one line per text, of length 1, reproducible
 expect 0 "" embed $tales "a ship" "a ship" "the harbour"
@@ -179,7 +189,7 @@ expect 0 '"pooling": "last"' embed --json --pooling last -f "$tmp/texts" -m $tal
 expect 2 "missing text" embed $tales
 expect 2 "missing argument: MODEL" embed
 expect 2 "--pooling 'x' is not one of: mean last" embed --pooling x $tales a
-expect 3 "text 1 has 5 tokens, but 1 to 2 are allowed" embed -c 2 $tales "a ship"
+expect 3 "text 1: the text has 5 tokens, but 1 to 2 are allowed" embed -c 2 $tales "a ship"
 
 # plan and map
 expect 0 "proven optimal" plan $tales

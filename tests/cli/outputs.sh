@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/expect.sh"
 
-model=models/tales-q8_0.gguf
+model=tests/data/tales-3m-q8_0.gguf
 in=$tmp/in
 mkdir "$in"
 

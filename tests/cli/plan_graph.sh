@@ -143,7 +143,7 @@ fi
 
 command=
 mkdir "$tmp/own"
-BERTH_CAPTURE="$tmp/own" expect 0 "" run -n 3 models/tales-q8_0.gguf
+BERTH_CAPTURE="$tmp/own" expect 0 "" run -n 3 tests/data/tales-3m-q8_0.gguf
 [ "$(ls "$tmp/own" | wc -l)" -gt 2 ] || { echo "FAILED: BERTH_CAPTURE: too few graphs: $(ls "$tmp/own")"; n_bad=$((n_bad + 1)); }
 captured "$tmp/own"
 contradiction() { # TEXT SED: a file with contradictory contents

@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/expect.sh"
 command=run
-tales=models/tales-q8_0.gguf
+tales=tests/data/tales-3m-q8_0.gguf
 f16=${BERTH_DATA:-../shared}/models/tales/tales-f16.gguf
 
 # begins FILE TEXT: the text that a model generates at temperature 0
@@ -68,10 +68,10 @@ cmp -s $tales "$tmp/model" || {
 
 expect 0 "prompt: 10 tokens, " -n 3 $tales
 expect 0 "generated: 3 tokens, " -n 3 --threads 64 --temp 1e-320 --top-p 0 --seed 9223372036854775807
-expect 0 "prompt: 6 tokens" -n 3 -p "$(printf '\377\376 \300')" # not UTF-8: each byte is a token
+expect 0 "prompt: 6 tokens" -n 3 -p "$(printf '\377\376 \300')" $tales # not UTF-8: each byte is a token
 expect 0 "the context is full; prompt: 1 token" -c 1 -p ""
 expect 3 "not a regular file" /dev/null
-expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
+expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3 $tales
 expect 0 "Once upon a time there was" --echo --temp 0 -n 8
 
 # A text of the model has a low perplexity, another text a high one; the second half of each context counts.
@@ -113,7 +113,7 @@ done
 stops() {
     local written=$1
     shift
-    expect 0 "generated: " --temp 0 -n 60 "$@"
+    expect 0 "generated: " --temp 0 -n 60 "$@" $tales
     [ "$(cat "$tmp/out")" = "$written" ] || {
         echo "FAILED: berth run $*: '$(cat "$tmp/out")' and not '$written'"
         n_bad=$((n_bad + 1))
@@ -131,7 +131,7 @@ expect 0 "" --echo -n 0 -p "Now"
 expect 0 '"tokens": 5' --json -n 5 --seed 3
 expect 0 '"text": " there was' --json -n 5 --temp 0 --threads 1
 expect 0 '"tokens": 0' --json -n 0
-expect 0 "the context is full; prompt: 10 tokens" -c 20 --temp 0
+expect 0 "the context is full; prompt: 10 tokens" -c 20 --temp 0 $tales
 expect 0 "prompt: 1 token, " -n 1 -p ""
 expect 0 "seed 42" -n 4 -s 42 --batch 3 --device CPU
 # A share of every layer on each of two and three devices gives the same text.
@@ -148,9 +148,9 @@ expect 3 "unknown device 'abacus'" --split tensor --device CPU,abacus
 expect 2 "--split 'rows' is not one of: layer tensor auto" --split rows
 # A prompt cache gives the same text, also with a longer and a shorter prompt.
 keep() { # KEPT PROMPT
-    expect 0 "" -n 8 --temp 0 -t 1 -p "$2"
+    expect 0 "" -n 8 --temp 0 -t 1 -p "$2" $tales
     cp "$tmp/out" "$tmp/fresh"
-    expect 0 "" -n 8 --temp 0 -t 1 -p "$2" --prompt-cache "$tmp/kept"
+    expect 0 "" -n 8 --temp 0 -t 1 -p "$2" --prompt-cache "$tmp/kept" $tales
     cmp "$tmp/out" "$tmp/fresh" || n_bad=$((n_bad + 1))
     if [ -n "$1" ] && ! grep -q "$1 from the prompt cache" "$tmp/err"; then
         echo "FAILED: --prompt-cache: no '$1 from the prompt cache' in: $(cat "$tmp/err")"
@@ -161,21 +161,21 @@ keep "" "Once upon a time there was a boy"
 keep "13" "Once upon a time there was a boy"
 keep "14" "Once upon a time there was a boy and a girl"
 keep "" "Once upon a time there"
-expect 3 "the file was saved with another model" -n 1 --cache-type q8_0 --prompt-cache "$tmp/kept" -p "Once upon a time there"
+expect 3 "the file was saved with another model" -n 1 --cache-type q8_0 --prompt-cache "$tmp/kept" -p "Once upon a time there" $tales
 # Every parameter that changes a value changes the fingerprint of the model; its name does not. A file of another version is
 # replaced.
 for key in llama.rope.freq_base=20000.0 llama.attention.layer_norm_rms_epsilon=0.001 llama.rope.dimension_count=16 llama.rope.scaling.factor=2.0 \
     llama.rope.scale_linear=4.0 llama.context_length=128; do
-    "$berth" gguf set models/tales-q8_0.gguf $key -o "$tmp/other.gguf" > /dev/null
+    "$berth" gguf set $tales $key -o "$tmp/other.gguf" > /dev/null
     expect 3 "the file was saved with another model" -n 1 -c 256 --prompt-cache "$tmp/kept" -p "Once upon a time there" "$tmp/other.gguf"
 done
-"$berth" gguf set models/tales-q8_0.gguf general.name=Other tokenizer.ggml.add_eos_token=true -o "$tmp/other.gguf" > /dev/null
+"$berth" gguf set $tales general.name=Other tokenizer.ggml.add_eos_token=true -o "$tmp/other.gguf" > /dev/null
 expect 0 "from the prompt cache" -n 1 --prompt-cache "$tmp/kept" -p "Once upon a time there" "$tmp/other.gguf"
 { printf BERTHPC2; tail -c +9 "$tmp/kept"; } > "$tmp/old"
-expect 0 "the file has format 'BERTHPC2' of another version of Berth" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
-expect 0 "from the prompt cache" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there"
+expect 0 "the file has format 'BERTHPC2' of another version of Berth" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there" $tales
+expect 0 "from the prompt cache" -n 1 --prompt-cache "$tmp/old" -p "Once upon a time there" $tales
 head -c 200 "$tmp/kept" > "$tmp/short"
-expect 3 "the file is truncated" -n 1 --prompt-cache "$tmp/short" -p "Once upon a time there was"
+expect 3 "the file is truncated" -n 1 --prompt-cache "$tmp/short" -p "Once upon a time there was" $tales
 echo none > "$tmp/short"
 expect 3 "not a prompt cache" -n 1 --prompt-cache "$tmp/short"
 expect 0 "" -n 4 --trace "$tmp/trace.json" --map "$tmp/map.json"
@@ -237,14 +237,16 @@ cmp -s "$tmp/one" "$tmp/two" || {
 }
 
 # Names and places in tales depend on small differences between kernels; the structure of a tale does not.
-begins $tales " there was a "
-case $text in
-    *" named "*" lived near the "*" said "*.) ;;
-    *)
-        echo "FAILED: berth run $tales: this is not a tale: $text"
-        n_bad=$((n_bad + 1))
-        ;;
-esac
+for model in $tales models/tales-q8_0.gguf; do
+    begins $model " there was a "
+    case $text in
+        *" named "*" lived near the "*" said "*.) ;;
+        *)
+            echo "FAILED: berth run $model: this is not a tale: $text"
+            n_bad=$((n_bad + 1))
+            ;;
+    esac
+done
 if [ -r "$f16" ]; then
     begins "$f16" " there was a clever boy named Emil. He lived near the island. The sky was pink and gold. One evening, Emil had to bring a blue kite, a lantern and a silver key to the river mouth."
 else

@@ -5,7 +5,7 @@
 import json, os, re, subprocess, sys, tempfile
 
 berth = os.path.abspath(sys.argv[1])
-model, small = 'models/tales-q8_0.gguf', 'tests/data/plan/small.csv'
+model, small = 'tests/data/tales-3m-q8_0.gguf', 'tests/data/plan/small.csv'
 kinds = {'object': dict, 'array': list, 'string': str, 'boolean': bool, 'null': type(None)}
 
 
@@ -54,6 +54,8 @@ def cases(tmp):
     yield 'fit', ['fit', '--memory', '1G', model]
     yield 'fit', ['fit', '--memory', '8M', model]
     yield 'fit', ['fit', '--memory', '64K', model]
+    yield 'server plan', ['fit', '--memory', '1G', '--parallel', '3', model]
+    yield 'server plan', ['explain', '--parallel', '3', model]
     yield 'gguf split', ['gguf', 'split', '--max-tensors', '20', model, f'{tmp}/part']
     yield 'gguf merge', ['gguf', 'merge', f'{tmp}/part-00001-of-00002.gguf', '-o', f'{tmp}/joined.gguf']
     yield 'gguf set', ['gguf', 'set', model, 'general.name=x', '-o', f'{tmp}/set.gguf']

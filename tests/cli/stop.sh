@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/expect.sh"
 
-model=models/tales-q8_0.gguf
+model=tests/data/tales-3m-q8_0.gguf
 for _ in $(seq 100); do cat README.md; done > "$tmp/long"
 head -c 100000 /dev/zero | tr '\0' x > "$tmp/prompt"
 mkfifo "$tmp/talk"

@@ -42,7 +42,7 @@ with tempfile.TemporaryDirectory() as tmp:
     with open('names.gguf', 'wb') as f:
         f.write(model())
     tales, small, none = b'm' + evil + b'.gguf', b's' + evil + b'.csv', b'none' + evil
-    shutil.copy(f'{root}/models/tales-q8_0.gguf', tales)
+    shutil.copy(f'{root}/tests/data/tales-3m-q8_0.gguf', tales)
     shutil.copy(f'{root}/tests/data/plan/small.csv', small)
     for words in (['gguf', 'info'], ['gguf', 'info', '--json'], ['gguf', 'check'], ['gguf', 'check', '--json'], ['run'], ['plan'],
                   ['explain'], ['bench'], ['fit', '--memory', '1G']):

@@ -3,7 +3,7 @@
 # train.sh BERTH: `berth train`, adapters and merging, on a tiny model that the script creates. Runs in the root of the sources.
 
 . "$(dirname "$0")/expect.sh"
-tokenizer=models/tales-q8_0.gguf
+tokenizer=tests/data/tales-3m-q8_0.gguf
 
 failed() {
     echo "FAILED: $*"

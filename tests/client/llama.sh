@@ -1,7 +1,8 @@
 #!/bin/bash
 # llama.sh BUILD_DIR made|published: runs models with llama.cpp itself on Berth, with libllama of each release:
 #   made       one model of each architecture of the model maker: `run` uses as much memory for cache and compute as `plan`
-#              predicts; libllama's own program generates the same text; without libllama, a message says how to get it
+#              predicts; `serve` can plan it unless it is an encoder; libllama's own program generates the same text; without
+#              libllama, a message says how to get it
 #   published  plan, fit, map and explain of every header of BERTH_DATA/models/sparse: cache and compute equal the sizes that
 #              libllama logs on Berth (with two digits of MiB)
 set -u
@@ -45,6 +46,7 @@ made() {
             grep -q "cannot generate text" "$work/log" || fail "bert: $(cat "$work/log")"
             continue
         fi
+        "$berth" serve --llama "$m" --plan -c 256 --parallel 3 >"$work/log" 2>&1 || [ "$a" = t5 ] || fail "serve $a: $(cat "$work/log")"
         "$berth" run --llama "$m" -c 512 -b 64 -n 8 -p "once the time" --temp 0 -t 1 --json >"$work/run" 2>"$work/log" ||
             fail "run $a: $(cat "$work/log")"
         [ -n "$(memory "$work/plan")" ] && [ "$(memory "$work/plan")" = "$(memory "$work/run")" ] ||
@@ -128,5 +130,9 @@ if [ "$step" = made ]; then
     (cd "$work/here" && BERTH_LLAMA=. "$berth" plan "$work/phi2.gguf" >"$work/log" 2>&1) || fail "BERTH_LLAMA=.: $(cat "$work/log")"
     BERTH_LLAMA=$work "$berth" plan "$work/phi2.gguf" >"$work/log" 2>&1 && fail "it planned without libllama"
     [ "$(wc -l <"$work/log")" = 1 ] && grep -q "'phi2' is not supported.*npm install" "$work/log" || fail "$(cat "$work/log")"
+    # Berth's own server has no states. libllama has.
+    BERTH_LLAMA=$work "$berth" serve "$work/mamba2.gguf" --plan >"$work/log" 2>&1 && fail "it served a state without libllama"
+    grep -q "several sequences of architecture 'mamba2' require libllama; .*npm install" "$work/log" || fail "$(cat "$work/log")"
+    "$berth" serve "$work/mamba2.gguf" --plan >"$work/log" 2>&1 || fail "serve mamba2: $(cat "$work/log")"
 fi
 exit $failed

@@ -9,14 +9,25 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
+
+#ifdef _WIN32 // names of the libraries
+#    define LIB ""
+#    define SO ".dll"
+#else
+#    define LIB "lib"
+#    define SO ".so"
+#endif
 
 #define LLAMA_DECLARE(name, result, arguments) static result(*name) arguments;
 LLAMA_FUNCTIONS(LLAMA_DECLARE)
 
+// A library that the folder lacks comes from LD_LIBRARY_PATH.
 static inline void *llama_open(const char *folder, const char *file) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", folder, file);
-    void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    const bool is_in_folder = access(path, F_OK) == 0;
+    void *handle = dlopen(is_in_folder ? path : file, RTLD_NOW | RTLD_GLOBAL);
     if (handle == NULL) {
         fprintf(stderr, "%s\n", dlerror());
     }
@@ -39,13 +50,13 @@ static inline bool llama_find(const char *folder) {
     DIR *d = opendir(folder);
     for (struct dirent *e; d != NULL && llama_release[0] == '\0' && (e = readdir(d)) != NULL;) {
         char rest[8] = "";
-        if (sscanf(e->d_name, "libllama.%31[a-z0-9.]%7s", llama_release, rest) < 1) {
+        if (sscanf(e->d_name, LIB "llama.%31[a-z0-9.]%7s", llama_release, rest) < 1) {
             llama_release[0] = '\0';
             continue;
         }
         const size_t len = strlen(llama_release);
-        if (rest[0] == '\0' && len > 3 && strcmp(llama_release + len - 3, ".so") == 0) {
-            llama_release[len - 3] = '\0';
+        if (rest[0] == '\0' && len > strlen(SO) && strcmp(llama_release + len - strlen(SO), SO) == 0) {
+            llama_release[len - strlen(SO)] = '\0';
         } else {
             llama_release[0] = '\0';
         }
@@ -54,7 +65,7 @@ static inline bool llama_find(const char *folder) {
         closedir(d);
     }
     if (llama_release[0] == '\0') {
-        fprintf(stderr, "%s: no file libllama.RELEASE.so in this folder\n", folder);
+        fprintf(stderr, "%s: no file " LIB "llama.RELEASE" SO " in this folder\n", folder);
     }
     return llama_release[0] != '\0';
 }
@@ -67,8 +78,8 @@ static inline bool llama_load(const char *folder) {
         return false;
     }
     char names[2][64];
-    snprintf(names[0], sizeof names[0], "libggml.%s.so", llama_release);
-    snprintf(names[1], sizeof names[1], "libllama.%s.so", llama_release);
+    snprintf(names[0], sizeof names[0], LIB "ggml.%s" SO, llama_release);
+    snprintf(names[1], sizeof names[1], LIB "llama.%s" SO, llama_release);
     void *ggml = llama_open(folder, names[0]);
     void *llama = ggml != NULL ? llama_open(folder, names[1]) : NULL;
     void (*load_all)(const char *);

@@ -27,7 +27,7 @@ client() {
 # The installed name of such a library is a link. The linker takes the required name from the SONAME of the linked file, so that a
 # stub has it.
 mkdir "$tmp/link"
-for release in b10361 v0.5.0; do
+for release in b10361 v0.4.0 v0.5.0; do
     echo 'int nothing;' | cc -x c -shared -o "$tmp/link/libggml.$release.so" - "-Wl,-soname,libggml.$release.so"
 done
 
@@ -53,7 +53,7 @@ for name in libggml-base.so libggml-cpu.so libggml.so; do
     n=$((n + 1))
     [ "$(readlink -f "$lib/berth/$name")" = "$(readlink -f "$lib/$name")" ] || failed "berth/$name is another file"
 done
-for release in b10361 v0.5.0; do
+for release in b10361 v0.4.0 v0.5.0; do
     n=$((n + 1))
     [ "$(readlink -f "$lib/berth/libggml.$release.so")" = "$(readlink -f "$lib/libggml.so")" ] || failed "libggml.$release.so"
 done
@@ -72,6 +72,7 @@ call='int ggml_init(void); int call(void) { return ggml_init(); }'
 client plain.so "$call" libggml.so libggml-base.so
 client ordinary.so "$call" libggml.so.0 libggml-base.so.0 libggml-cpu.so.0
 client b10361.so "$call" libggml.b10361.so libggml-base.so
+client v0.4.0.so "$call" libggml.v0.4.0.so libggml-base.so
 client v0.5.0.so "$call" libggml.v0.5.0.so libggml-base.so
 client plugin.so "$call" libggml-base.so
 client plugin.so.0 "$call" libggml-base.so.0
@@ -89,6 +90,7 @@ release() {
 release plain.so 0
 release ordinary.so 0
 release b10361.so 19
+release v0.4.0.so 25
 release v0.5.0.so 25
 
 # Functions that a client requires and no library has are listed when the client is loaded, before any of its code runs. Weak

@@ -12,7 +12,7 @@ calls_of_all=$3
 which=${4:-some}
 tmp=$(mktemp -d) || exit 3
 trap 'rm -rf "$tmp"' EXIT
-model=models/tales-q8_0.gguf
+model=tests/data/tales-3m-q8_0.gguf
 small=tests/data/plan/small.csv
 "$berth" plan $small -o "$tmp/plan.csv" > /dev/null || exit 3
 "$berth" train --lora 1 --steps 0 -c 8 -b 1 --val LICENSE -o "$tmp/lora.gguf" $model > /dev/null || exit 3

@@ -11,7 +11,7 @@ seed=${BERTH_SEED:-$RANDOM}
 RANDOM=$seed
 tmp=$(mktemp -d) || exit 3
 trap 'rm -rf "$tmp"' EXIT
-model=models/tales-q8_0.gguf
+model=tests/data/tales-3m-q8_0.gguf
 text=docs/user/training.md
 n=0
 n_bad=0

@@ -8,7 +8,7 @@ preload=$2
 tmp=$(mktemp -d) || exit 3
 trap 'rm -rf "$tmp"' EXIT
 small=tests/data/plan/small.csv
-model=models/tales-q8_0.gguf
+model=tests/data/tales-3m-q8_0.gguf
 n=0
 n_bad=0
 

@@ -37,7 +37,7 @@ stopped() { # FILE COMMAND...
     done
 }
 
-stopped small.gguf gguf quantize models/tales-q8_0.gguf "$tmp/to/small.gguf" q4_0
+stopped small.gguf gguf quantize tests/data/tales-3m-q8_0.gguf "$tmp/to/small.gguf" q4_0
 stopped map.html map tests/data/plan/small.csv -o "$tmp/to/map.html"
 stopped plan.csv plan tests/data/plan/small.csv -o "$tmp/to/plan.csv"
 # opening a pipe blocks until there is a reader: the signal must end the command

@@ -38,7 +38,7 @@ documented() { # MODEL
     ranks -q $line > /dev/null 2>&1 < /dev/null
 }
 code=0
-documented "$root/models/tales-q8_0.gguf" || code=$?
+documented "$root/tests/data/tales-3m-q8_0.gguf" || code=$?
 [ $code = 0 ] || { say "the command of docs/user/cluster.md: exit code $code"; exit 1; }
 documented /none.gguf || code=$?
 [ $code = 3 ] || { say "the command of docs/user/cluster.md with a missing model: exit code $code"; exit 1; }
@@ -85,7 +85,7 @@ grep -q "libberth-mpi.so" "$dir/loaded" || { say "the list of loaded libraries i
 
 # `berth bench` measures the ranks as a cluster, and `berth fit` simulates that cluster. The predicted bytes must equal those of a
 # run.
-ranks -q -n 1 "$berth" bench --cluster "$dir/here.json" -t 1 "$root/models/tales-q8_0.gguf" : -n 2 "$berth" worker -t 1 ||
+ranks -q -n 1 "$berth" bench --cluster "$dir/here.json" -t 1 "$root/tests/data/tales-3m-q8_0.gguf" : -n 2 "$berth" worker -t 1 ||
     { say "measuring 3 ranks"; exit 1; }
 "$berth" fit --json --cluster "$dir/here.json" -c 256 > "$dir/predicted" || { say "berth fit for 3 ranks"; cat "$dir/predicted"; exit 1; }
 tale -q -n 1 "$berth" run --json -c 256 --seed 3 -n 4 : -n 2 "$berth" worker -t 1 || { say "a run to compare with"; exit 1; }
@@ -121,7 +121,7 @@ for round in 1 2; do
     tale -n 1 "$berth" run --seed 3 -n 60 --split tensor -t 1 : -n 1 "$berth" worker -t 1 --cache "$dir/shares" || { say "parts with a cache"; exit 1; }
     cmp "$dir/parts.1" "$dir/tale" || { say "cached parts generate another text, round $round"; exit 1; }
 done
-kept=$(cat "$dir"/shares/* | wc -c) all=$(wc -c < "$root/models/tales-q8_0.gguf")
+kept=$(cat "$dir"/shares/* | wc -c) all=$(wc -c < "$root/tests/data/tales-3m-q8_0.gguf")
 [ $((100 * kept / all)) -ge 40 ] || { say "a worker with half of each weight has cached $kept of $all bytes"; exit 1; }
 say "weights are cached and checked"
 
@@ -207,7 +207,7 @@ for reference in "$root"/.cache/reference/*-3.22.1; do
     cp "$build"/lib/libggml-base.so "$build"/lib/libggml-cpu.so "$build"/lib/libggml-mpi.so "$build"/lib/libberth-mpi.so "$dir/llama/"
     cp "$build/lib/libggml.so" "$dir/llama/libggml.v0.5.0.so"
     probe="$build/tests/client-probe $dir/llama"
-    model=$root/models/tales-q8_0.gguf
+    model=$root/tests/data/tales-3m-q8_0.gguf
     $probe logits "$model" "$dir/logits" 64 2> /dev/null
     for n in 1 2; do
         # shellcheck disable=SC2086

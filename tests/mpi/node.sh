@@ -6,7 +6,7 @@ set -eu
 build=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/../.." && pwd)
 berth=$build/bin/berth
-model=$root/models/tales-q8_0.gguf
+model=$root/tests/data/tales-3m-q8_0.gguf
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 say() { echo "mpi: $*"; }

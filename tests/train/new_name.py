@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""new_name.py FOLDER: generates tales with a name that the shipped model does not know, in these files:
+"""new_name.py FOLDER: generates tales with a name that tests/data/tales-3m-q8_0.gguf does not know, in these files:
 new.txt      tales for training; every second one has a hero of that name
 old.txt      other tales without the name
 prompts.txt  20 beginnings that do not occur in new.txt

@@ -28,7 +28,7 @@ END
 for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
     echo "Once upon a time there was a small boat number $i. It lay in the harbour and waited for the tide."
 done > "$tmp/text"
-model=models/tales-q8_0.gguf
+model=tests/data/tales-3m-q8_0.gguf
 common="-c 16 -t 1 --split line --data $tmp/text --val $tmp/text --lr 1e-2 --json"
 
 # losses FILE: prints the losses of the steps, then those on the validation text.

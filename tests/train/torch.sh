@@ -3,7 +3,7 @@
 # torch.sh BERTH STEPS: trains the model of tales.conf from random weights. The losses of the first steps must equal those of
 # PyTorch (torch.txt) within 1%. Run it in the root of the sources. These commands made torch.txt:
 #     python3 models/grammar.py 100 5 > text
-#     berth train models/tales-q8_0.gguf --new tests/train/tales.conf --data text --split blank -c 64 -b 4 --steps 0 --val text -o new.gguf
+#     berth train tests/data/tales-3m-q8_0.gguf --new tests/train/tales.conf --data text --split blank -c 64 -b 4 --steps 0 --val text -o new.gguf
 #     train-windows new.gguf text 64 1 800 > windows
 #     python3 tests/train/torch_losses.py new.gguf windows 4 200 2e-3 20 > tests/train/torch.txt
 berth=$1
@@ -19,7 +19,7 @@ if [ "$(cksum < "$tmp/text")" != "90876008 59140" ]; then
     exit 77
 fi
 # The learning rate of the first 20 steps does not depend on the number of steps.
-"$berth" train models/tales-q8_0.gguf --new tests/train/tales.conf --data "$tmp/text" --split blank -c 64 -b 4 --lr 2e-3 --warmup 20 \
+"$berth" train tests/data/tales-3m-q8_0.gguf --new tests/train/tales.conf --data "$tmp/text" --split blank -c 64 -b 4 --lr 2e-3 --warmup 20 \
     --steps "$steps" -o "$tmp/new.gguf" --json > "$tmp/json" 2> "$tmp/err" || { cat "$tmp/err"; exit 1; }
 sed 's/.*"losses": \[//; s/\].*//' "$tmp/json" | tr ',' '\n' > "$tmp/losses"
 paste "$tmp/losses" tests/train/torch.txt | head -n "$steps" | awk -v want="$steps" '

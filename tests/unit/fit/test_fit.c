@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define MODEL "models/tales-q8_0.gguf"
+#define MODEL "tests/data/tales-3m-q8_0.gguf"
 #define MIB ((uint64_t) 1 << 20)
 
 static struct fit_question question_new(uint64_t bytes) {

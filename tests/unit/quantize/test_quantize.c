@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define MODEL "models/tales-q8_0.gguf"
+#define MODEL "tests/data/tales-3m-q8_0.gguf"
 
 static void path_new(char path[32]) {
     snprintf(path, 32, "/tmp/berth-quantize-XXXXXX");

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define MODEL "models/tales-q8_0.gguf"
+#define MODEL "tests/data/tales-3m-q8_0.gguf"
 
 // Three hosts with one CPU each: "here", and two hosts of the kind "there" ("count": 2).
 static const char two_hosts[] =

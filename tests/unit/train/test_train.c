@@ -197,7 +197,7 @@ static void test_refused(void **state) {
     unlink(path);
     // The weights of a quantised model cannot be trained.
     error.text[0] = '\0';
-    struct model *m = model_open("models/tales-q8_0.gguf", &error);
+    struct model *m = model_open("tests/data/tales-3m-q8_0.gguf", &error);
     assert_true(m != NULL && model_place(m, &devices, false, NULL, NULL, &error));
     assert_null(trainer_new(m, &devices, &usual, &error));
     assert_non_null(strstr(error.text, "--lora"));
@@ -214,7 +214,7 @@ static void test_texts(void **state) {
         int64_t n;
     } rows[] = {{TRAIN_SPLIT_FILE, 1}, {TRAIN_SPLIT_LINE, 4}, {TRAIN_SPLIT_BLANK, 3}};
     struct model_error error = {""};
-    struct model *m = model_open("models/tales-q8_0.gguf", &error);
+    struct model *m = model_open("tests/data/tales-3m-q8_0.gguf", &error);
     struct vocab *vocab = m != NULL ? vocab_new(berth_gguf_map_meta(m->file), m->params.n_vocab, &error) : NULL;
     assert_non_null(vocab);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
