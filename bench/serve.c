@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // serve.c: measures the engine of `berth serve`: B requests at once, with prompts of PP tokens and answers of TG tokens. Prints tokens
 // per second of the prompts and of the steps in which every sequence generates a token, by wall clock and by CPU time. Then some of
-// the requests run alone, and their texts are compared. With -d, a difference is a failure.
+// the requests run alone, and their texts are compared. With -d, a difference is a failure. Then B clients send CLIENT_REQUESTS
+// requests each, one after the other, with answers of TG / 2 to TG tokens, so that prompts and answers are computed in the same steps.
+// Prints the median and the 99th percentile of the time to the first token and of the time between two tokens, in ms.
 //
 // Usage: bench-serve [-b B,B,...] [-p PP] [-n TG] [-g PAGE] [-t THREADS] [-r RUNS] [-d] MODEL
 // -g: tokens per page; 0: one page per sequence, so that its keys are adjacent. -d: deterministic, as `berth serve --deterministic`.
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #define MAX_B 256
+#define CLIENT_REQUESTS 4
 
 struct options {
     const char *path;
@@ -147,6 +150,108 @@ static bool group_run(
     return true;
 }
 
+// ---- latencies ----
+
+struct times_list {
+    double *items; // seconds
+    size_t n, cap;
+};
+
+static bool times_add(struct times_list *l, double seconds) {
+    if (!BERTH_GROW(&l->items, &l->cap, l->n + 1)) {
+        return false;
+    }
+    l->items[l->n++] = seconds;
+    return true;
+}
+
+static int times_compare(const void *a, const void *b) {
+    const double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+// Sorts the list. Returns milliseconds.
+static double times_percentile(struct times_list *l, size_t percent) {
+    if (l->n == 0) {
+        return 0;
+    }
+    qsort(l->items, l->n, sizeof *l->items, times_compare);
+    return 1000 * l->items[(l->n - 1) * percent / 100];
+}
+
+struct client {
+    struct engine_ticket *ticket; // NULL: it has sent all its requests
+    int n_sent;
+    int64_t n_made; // tokens of the request so far
+    double last;    // time of the request or of its last token
+};
+
+struct load {
+    struct bench *b;
+    struct engine *e;
+    int n_open;
+    struct times_list first, next;
+    struct client clients[MAX_B];
+};
+
+// Prompts differ from those of all other requests.
+static bool client_send(struct load *l, int i, struct model_error *error) {
+    struct client *c = &l->clients[i];
+    const int64_t half = l->b->o.n_new / 2;
+    *c = (struct client){.n_sent = c->n_sent};
+    if (c->n_sent == CLIENT_REQUESTS) {
+        l->n_open--;
+        return true;
+    }
+    c->last = clock_s(CLOCK_MONOTONIC);
+    c->ticket = request_start(l->b, l->e, (3 + c->n_sent) * MAX_B + i, half + 1 + (c->n_sent * 7 + i * 5) % half, error);
+    c->n_sent++;
+    return c->ticket != NULL;
+}
+
+static bool client_read(struct load *l, int i, int64_t timeout_us, struct model_error *error) {
+    struct client *c = &l->clients[i];
+    struct engine_piece piece;
+    engine_read(c->ticket, timeout_us, &piece);
+    const double now = clock_s(CLOCK_MONOTONIC);
+    if (piece.n_made > c->n_made) {
+        if (!times_add(c->n_made == 0 ? &l->first : &l->next, (now - c->last) / (double) (piece.n_made - c->n_made))) {
+            return model_fail(error, "out of memory for %zu times", l->next.n);
+        }
+        c->n_made = piece.n_made;
+        c->last = now;
+    }
+    if (piece.end == ENGINE_RUNNING) {
+        return true;
+    }
+    engine_release(c->ticket);
+    return client_send(l, i, error);
+}
+
+static bool load_run(struct load *l, int n, struct model_error *error) {
+    l->n_open = n;
+    for (int i = 0; i < n; i++) {
+        if (!client_send(l, i, error)) {
+            return false;
+        }
+    }
+    while (l->n_open > 0) {
+        int64_t timeout_us = 1000000; // for one client per round
+        for (int i = 0; i < n; i++) {
+            if (l->clients[i].ticket == NULL) {
+                continue;
+            }
+            if (!client_read(l, i, timeout_us, error)) {
+                return false;
+            }
+            timeout_us = 0;
+        }
+    }
+    return true;
+}
+
+// ---- a row ----
+
 static bool case_run(struct bench *b, int n, struct model_error *error) {
     const int64_t n_ctx = (b->o.n_prompt + b->o.n_new + 63) / 64 * 64;
     const int64_t page = b->o.n_page > 0 ? b->o.n_page : n_ctx;
@@ -162,6 +267,7 @@ static bool case_run(struct bench *b, int n, struct model_error *error) {
         .is_deterministic = b->o.is_deterministic};
     struct times times;
     struct moment prompt = {0, 0}, steps = {0, 0};
+    struct load load = {.b = b};
     uint64_t together[MAX_B], alone;
     int n_same = 0, n_compared = 0;
     for (int run = 0; run < b->o.n_runs; run++) {
@@ -185,9 +291,17 @@ static bool case_run(struct bench *b, int n, struct model_error *error) {
                 n_same += alone == together[i];
             }
         }
+        load.e = e;
+        if (!load_run(&load, n, error)) {
+            return false;
+        }
         engine_free(e);
     }
-    printf("%5d %10.1f %10.1f %10.1f %10.1f %6d/%d\n", n, prompt.wall, steps.wall, prompt.cpu, steps.cpu, n_same, n_compared);
+    printf("%5d %10.1f %10.1f %10.1f %10.1f %6d/%d %10.2f %10.2f %10.2f %10.2f\n", n, prompt.wall, steps.wall, prompt.cpu,
+        steps.cpu, n_same, n_compared, times_percentile(&load.first, 50), times_percentile(&load.first, 99),
+        times_percentile(&load.next, 50), times_percentile(&load.next, 99));
+    berth_free(load.first.items);
+    berth_free(load.next.items);
     fflush(stdout);
     return !b->o.is_deterministic || n_same == n_compared ||
            model_fail(error, "a text differs from the text of the request alone");
@@ -228,7 +342,7 @@ int main(int argc, char **argv) {
     if (b.o.n_b == 0) {
         list_parse("1,4,16", &b.o);
     }
-    if (optind + 1 != argc || b.o.n_prompt < 1 || b.o.n_prompt > 65536 || b.o.n_new < 2 || b.o.n_runs < 1) {
+    if (optind + 1 != argc || b.o.n_prompt < 1 || b.o.n_prompt > 65536 || b.o.n_new < 4 || b.o.n_runs < 1) {
         return fail("usage: bench-serve [-b B,B,...] [-p PP] [-n TG] [-g PAGE] [-t THREADS] [-r RUNS] [-d] MODEL");
     }
     b.model = model_open(argv[optind], &error);
@@ -236,7 +350,8 @@ int main(int argc, char **argv) {
         !model_place(b.model, &b.devices, false, NULL, NULL, &error) || (b.vocab = vocab_of_model(b.model, &error)) == NULL) {
         return fail(error.text);
     }
-    printf("%5s %10s %10s %10s %10s %8s\n", "batch", "prompt", "steps", "cpu prompt", "cpu steps", "alone");
+    printf("%5s %10s %10s %10s %10s %8s %10s %10s %10s %10s\n", "batch", "prompt", "steps", "cpu prompt", "cpu steps", "alone",
+        "first p50", "first p99", "next p50", "next p99");
     for (int i = 0; i < b.o.n_b; i++) {
         if (!case_run(&b, b.o.b[i], &error)) {
             return fail(error.text);

@@ -23,7 +23,7 @@ cmake --build $dir --target $(printf 'fuzz_%s ' $targets) > $dir/build.log 2>&1 
 length_of() {
     case $1 in
         model) echo 48 ;;
-        budget | op | access) echo 192 ;;
+        budget | op | access | admit) echo 192 ;;
         plan | vocab | imatrix | map | plan_csv | grammar | schema) echo 512 ;;
         mpi) echo 2048 ;;
         *) echo 1024 ;;

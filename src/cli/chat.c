@@ -2,7 +2,8 @@
 // chat.c: `berth chat [MODEL]`. The conversation stays in the model's cache, so each turn processes only new tokens. When the
 // context is full, the oldest turns are dropped.
 
-#include "model/chat.h"
+#include "generate/conversation.h"
+
 #include "base/base.h"
 #include "base/json.h"
 #include "cli/generate_options.h"
@@ -65,40 +66,6 @@ const struct cli_help cli_chat_help = {
 
 // ---- the history of the conversation, which is saved as JSON: {"messages": [{"role": "user", "content": "..."}, ...]} ----
 
-struct chat_history {
-    struct chat_message *messages; // the history owns the texts
-    size_t n, cap;
-};
-
-static const char *const role_names[CHAT_N_ROLES] = {"system", "user", "assistant"};
-
-// Appends a copy of the text. Returns false if memory is exhausted.
-static bool chat_history_add(struct chat_history *h, enum chat_role role, const char *text, size_t size) {
-    char *copy = berth_malloc(size + 1);
-    if (copy == NULL || !berth_grow((void **) &h->messages, &h->cap, h->n + 1, sizeof *h->messages)) {
-        berth_free(copy);
-        return false;
-    }
-    memcpy(copy, text, size);
-    copy[size] = '\0';
-    h->messages[h->n++] = (struct chat_message){role, copy};
-    return true;
-}
-
-static void chat_history_drop(struct chat_history *h, size_t i) {
-    berth_free((char *) h->messages[i].text);
-    h->n--;
-    memmove(h->messages + i, h->messages + i + 1, (h->n - i) * sizeof *h->messages);
-}
-
-static void chat_history_fini(struct chat_history *h) {
-    while (h->n > 0) {
-        chat_history_drop(h, h->n - 1);
-    }
-    berth_free(h->messages);
-    *h = (struct chat_history){0};
-}
-
 // On failure chat_history_save and chat_history_load print an error and leave the history unchanged.
 static bool chat_history_save(const struct chat_history *h, const char *path) {
     FILE *file = cli_open(path);
@@ -110,7 +77,7 @@ static bool chat_history_save(const struct chat_history *h, const char *path) {
     berth_json_begin(&w, "messages", '[');
     for (size_t i = 0; i < h->n; i++) {
         berth_json_line(&w, 2);
-        berth_json_printf(&w, "{'role': %s, 'content': %s}", role_names[h->messages[i].role], h->messages[i].text);
+        berth_json_printf(&w, "{'role': %s, 'content': %s}", chat_role_names[h->messages[i].role], h->messages[i].text);
     }
     fputs("\n]}\n", file);
     return cli_close(file, path, !ferror(file)) == CLI_OK;
@@ -131,7 +98,7 @@ static bool message_read(struct berth_json *r, struct chat_history *h) {
             return false;
         }
         for (int i = 0; is_role && i < CHAT_N_ROLES; i++) {
-            if (berth_json_is(text, role_names[i])) {
+            if (berth_json_is(text, chat_role_names[i])) {
                 role = i;
             }
         }
@@ -319,15 +286,10 @@ static const char *chat_line_next(struct chat_line *l) {
 struct chat {
     const struct options *options;
     struct workbench *m;
-    const struct chat_template *template; // the chat template in use
-    struct chat_history history;
+    struct conversation talk;
     struct sampler sampler;
     struct text_guide guide;
-    bool is_script;              // no terminal: Ctrl-C ends the conversation
-    bool is_cached;              // the cache contains the history up to the end of the last answer's text
-    struct generate_result made; // the last answer
-    int64_t n_read, read_us;     // tokens and time of prefill in all turns
-    int64_t n_made, made_us;     // tokens and time of decode in all turns
+    bool is_script; // no terminal: Ctrl-C ends the conversation
 };
 
 static void templates_list(void) {
@@ -340,8 +302,8 @@ static void templates_list(void) {
 
 static int template_choose(struct chat *c) {
     struct model_error error = {""};
-    c->template = chat_template_of(berth_gguf_map_meta(c->m->model->file), c->options->template, &error);
-    if (c->template != NULL) {
+    c->talk.template = chat_template_of(berth_gguf_map_meta(c->m->model->file), c->options->template, &error);
+    if (c->talk.template != NULL) {
         return CLI_OK;
     }
     templates_list();
@@ -352,130 +314,28 @@ static int template_choose(struct chat *c) {
 
 // ---- a turn ----
 
-// Message n - 1 is an answer. Sets *end to the end of its text: an offset in the formatted conversation. Returns false if out of
-// memory.
-static bool answer_end(const struct chat *c, size_t n, size_t *end) {
-    char *text = chat_format(c->template, c->history.messages, n, false);
-    const char *tail = c->template->texts[CHAT_ASSISTANT].after;
-    if (text == NULL) {
-        return false;
-    }
-    *end = strlen(text) - (tail != NULL ? strlen(tail) : 0);
-    berth_free(text);
-    return true;
-}
-
-// Appends to `tokens` the tokens of the conversation that the model has not processed yet. If the cache does not contain the
-// beginning of the conversation, resets the session.
-static bool tokens_unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
-    char *text = chat_format(c->template, c->history.messages, c->history.n, true);
-    size_t from = 0;
-    int32_t first = -1;
-    if (text == NULL || (c->is_cached && !answer_end(c, c->history.n - 1, &from))) {
-        berth_free(text);
-        return model_fail(error, "out of memory");
-    }
-    if (c->is_cached) { // the cache lacks only the user's last message, and possibly the last token of the answer
-        first = c->made.n_made > 0 && !c->made.is_last_read && !vocab_is_end(c->m->vocab, c->made.last) ? c->made.last : -1;
-    } else {
-        session_reset(c->m->session);
-    }
-    const unsigned how = ENCODE_PARSE | (from == 0 ? ENCODE_ADD : 0);
-    const bool ok = (first < 0 || token_push(tokens, first, error)) &&
-                    vocab_encode(c->m->vocab, text + from, strlen(text) - from, how, tokens, error);
-    berth_free(text);
-    return ok;
-}
-
-// Processes the tokens and adds them to the history of the sampler.
-static bool tokens_decode(struct chat *c, const struct token_list *tokens, struct model_error *error) {
-    const int64_t start = ggml_time_us();
-    const bool ok = session_decode(c->m->session, tokens->ids, (int64_t) tokens->n, error);
-    c->read_us += ggml_time_us() - start;
-    if (!ok) {
-        return false;
-    }
-    c->n_read += (int64_t) tokens->n;
-    for (size_t i = 0; i < tokens->n; i++) {
-        if (!sampler_accept(&c->sampler, tokens->ids[i])) {
-            return model_fail(error, "out of memory");
-        }
-    }
-    return true;
-}
-
-// Processes the tokens of the conversation that the model has not processed yet. If the context has too few free positions, drops
-// the oldest turns and processes the remaining conversation from position 0.
-static bool tokens_process(struct chat *c, struct model_error *error) {
-    struct session *s = c->m->session;
-    for (;;) {
-        struct token_list tokens = {0};
-        bool ok = tokens_unread(c, &tokens, error);
-        const int64_t n = (int64_t) tokens.n, room = s->params.n_ctx - s->n_past;
-        const size_t first = c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM;
-        if (ok && n >= room && c->history.n > first + 1) {
-            chat_history_drop(&c->history, first);
-            if (c->history.messages[first].role == CHAT_ASSISTANT && c->history.n > first + 1) {
-                chat_history_drop(&c->history, first);
-            }
-            c->is_cached = false;
-            token_list_fini(&tokens);
-            continue;
-        }
-        if (ok && n >= room) {
-            ok = model_fail(error,
-                "the message has %" PRId64 " tokens, but the context has %" PRId64 " free positions; enlarge it with --ctx", n,
-                room);
-        } else if (ok) {
-            ok = tokens_decode(c, &tokens, error);
-        }
-        token_list_fini(&tokens);
-        return ok;
-    }
-}
-
 // Processes the user's last message, prints the answer token by token and appends it to the history. Returns false after a
 // failure, for which it has printed a message. Then the user's message is not in the history any more.
 static bool answer_make(struct chat *c) {
     struct model_error error = {""};
-    struct berth_stream copy = {0};
     struct text_writer w = {0};
     const struct cli_sampling *sampling = &c->options->sampling;
     const struct generator g = {
         .session = c->m->session, .writer = &w, .sampler = &c->sampler, .guide = c->guide.guide, .stop = cli_is_interrupted};
-    bool ok =
-        berth_stream_open(&copy) && text_writer_init(&w, c->m->vocab, sampling->stops.items, (int) sampling->stops.n, stdout);
+    bool ok = text_writer_init(&w, c->m->vocab, sampling->stops.items, (int) sampling->stops.n, stdout);
     w.is_terminal = isatty(STDOUT_FILENO);
-    w.copy = copy.file;
     if (ok) {
-        ok = (g.guide == NULL || guide_reset(g.guide, &error)) && tokens_process(c, &error);
+        ok = conversation_answer(&c->talk, &g, c->options->n_predict, &error);
+    } else {
+        chat_history_drop(&c->talk.history, c->talk.history.n - 1);
     }
-    c->made = (struct generate_result){0};
-    if (ok) {
-        ok = text_generate(&g, c->options->n_predict, &c->made, &error);
-    }
-    const bool is_stopped = cli_is_interrupted(NULL);
-    ok = (w.memory == NULL || text_writer_end(&w)) && (ok || is_stopped);
-    ok = berth_stream_close(&copy) && ok;
-    puts(is_stopped ? " ..." : "");
+    puts(cli_is_interrupted(NULL) ? " ..." : "");
     fflush(stdout);
-    // The tokens of a stop text are in the cache, but not in the history.
-    c->is_cached = ok && !w.filter.is_over && error.text[0] == '\0';
-    c->n_made += c->made.n_made;
-    c->made_us += c->made.made_us;
-    if (ok && !chat_history_add(&c->history, CHAT_ASSISTANT, copy.text, copy.size)) {
-        ok = false;
-    }
-    if (!ok) {                 // drop the user's message
-        if (!ferror(stdout)) { // cli_finish reports errors of stdout, such as a full disk
-            cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
-        }
-        chat_history_drop(&c->history, c->history.n - 1);
-        c->is_cached = false;
+    if (!ok && !ferror(stdout)) { // cli_finish reports errors of stdout, such as a full disk
+        cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
     }
     text_writer_fini(&w);
-    berth_stream_fini(&copy);
-    if (!is_stopped || !c->is_script) { // a script ends; at a terminal the user continues
+    if (!cli_is_interrupted(NULL) || !c->is_script) { // a script ends; at a terminal the user continues
         cli_interrupt_clear();
     }
     return ok;
@@ -484,24 +344,24 @@ static bool answer_make(struct chat *c) {
 // ---- commands ----
 
 static int chat_reset(struct chat *c, const char *system) {
-    chat_history_fini(&c->history);
-    c->is_cached = false;
-    return system == NULL || system[0] == '\0' || chat_history_add(&c->history, CHAT_SYSTEM, system, strlen(system))
+    chat_history_fini(&c->talk.history);
+    c->talk.is_cached = false;
+    return system == NULL || system[0] == '\0' || chat_history_add(&c->talk.history, CHAT_SYSTEM, system, strlen(system))
                ? CLI_OK
                : cli_fail(CLI_FAILURE, "out of memory");
 }
 
 // Forgets the conversation, except the system message.
 static void history_forget(struct chat *c) {
-    const bool has_system = c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM;
-    const size_t size = has_system ? strlen(c->history.messages[0].text) + 1 : 0;
+    const bool has_system = c->talk.history.n > 0 && c->talk.history.messages[0].role == CHAT_SYSTEM;
+    const size_t size = has_system ? strlen(c->talk.history.messages[0].text) + 1 : 0;
     char *system = has_system ? berth_malloc(size) : NULL;
     if (has_system && system == NULL) {
         cli_fail(CLI_FAILURE, "out of memory: the conversation was not reset");
         return;
     }
     if (has_system) {
-        memcpy(system, c->history.messages[0].text, size);
+        memcpy(system, c->talk.history.messages[0].text, size);
     }
     chat_reset(c, system);
     berth_free(system);
@@ -511,8 +371,9 @@ static void stats_print(const struct chat *c) {
     const struct session *s = c->m->session;
     printf("%zu messages, %" PRId64 " of %" PRId64 " positions; prompt: %" PRId64 " tokens, %.1f tokens/s; generated: %" PRId64
            " tokens, %.1f tokens/s; template %s; seed %" PRId64 "\n",
-        c->history.n, s->n_past, s->params.n_ctx, c->n_read, c->read_us > 0 ? 1e6 * (double) c->n_read / (double) c->read_us : 0,
-        c->n_made, c->made_us > 0 ? 1e6 * (double) c->n_made / (double) c->made_us : 0, c->template->name,
+        c->talk.history.n, s->n_past, s->params.n_ctx, c->talk.n_read,
+        c->talk.read_us > 0 ? 1e6 * (double) c->talk.n_read / (double) c->talk.read_us : 0, c->talk.n_made,
+        c->talk.made_us > 0 ? 1e6 * (double) c->talk.n_made / (double) c->talk.made_us : 0, c->talk.template->name,
         c->options->sampling.seed);
     cli_model_memory(stdout, c->m);
 }
@@ -537,13 +398,13 @@ static bool command_run(struct chat *c, const char *line) {
     } else if ((value = command_argument(line, "/system")) != NULL) {
         chat_reset(c, value);
     } else if ((value = command_argument(line, "/save")) != NULL && value[0] != '\0') {
-        if (chat_history_save(&c->history, value)) {
-            printf("%zu messages saved\n", c->history.n);
+        if (chat_history_save(&c->talk.history, value)) {
+            printf("%zu messages saved\n", c->talk.history.n);
         }
     } else if ((value = command_argument(line, "/load")) != NULL && value[0] != '\0') {
-        if (chat_history_load(&c->history, value)) {
-            c->is_cached = false;
-            printf("%zu messages loaded\n", c->history.n);
+        if (chat_history_load(&c->talk.history, value)) {
+            c->talk.is_cached = false;
+            printf("%zu messages loaded\n", c->talk.history.n);
         }
     } else if (command_argument(line, "/stats") != NULL) {
         stats_print(c);
@@ -559,7 +420,7 @@ static int turn_take(struct chat *c, const char *text) {
     if (!c->is_script) {
         cli_interrupt_clear(); // ignores a Ctrl-C before the message
     }
-    if (!chat_history_add(&c->history, CHAT_USER, text, strlen(text))) {
+    if (!chat_history_add(&c->talk.history, CHAT_USER, text, strlen(text))) {
         return cli_fail(CLI_FAILURE, "out of memory");
     }
     return answer_make(c) ? CLI_OK : CLI_FAILURE;
@@ -595,7 +456,7 @@ static int chat_start(const struct options *o, struct workbench *m) {
     }
     code = chat_run(&c);
 end:
-    chat_history_fini(&c.history);
+    chat_history_fini(&c.talk.history);
     sampler_fini(&c.sampler);
     text_guide_close(&c.guide);
     return code;

@@ -2,14 +2,14 @@
 // embed.c: `berth embed MODEL [TEXT]...` computes the embedding vector of each text. The model's last norm has one output per
 // token. The vector is the mean of these outputs or the output of the last token. It is scaled to length 1.
 
+#include "base/base.h"
 #include "base/json.h"
 #include "cli/help.h"
 #include "cli/models.h"
-#include "model/vocab.h"
+#include "generate/generate.h"
 
 #include <inttypes.h>
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 
 struct options {
@@ -26,13 +26,8 @@ static const struct cli_option option_rows[] = {
     CLI_OPTION(0, "pooling", "KIND", "mean: average over all tokens; last: the last token", .takes = "mean last",
         .kind = CLI_WORD, CLI_TO(struct options, is_last), .preset = "mean"),
     CLI_OPTION(0, "raw", NULL, "do not scale the vectors to length 1", CLI_TO(struct options, is_raw)),
-    CLI_OPT_CTX,
-    CLI_OPT_BATCH,
-    CLI_OPT_CACHE_TYPE,
-    CLI_OPT_THREADS,
-    CLI_OPT_DEVICE,
-    CLI_OPT_NO_MMAP,
-    CLI_OPT_GPU_LAYERS,
+    CLI_SESSION_ROWS,
+    CLI_PLACE_ROWS,
     CLI_OPT_LLAMA,
     CLI_OPT_JSON(CLI_TO(struct options, json), "print one JSON object: model, pooling, embeddings"),
     {0},
@@ -62,12 +57,7 @@ struct embedding {
 };
 
 static void vector_print(const struct embedding *e, const char *text, size_t size, int64_t n_tokens, const float *x, int64_t n) {
-    double length = 0;
-    for (int64_t i = 0; i < n; i++) {
-        length += (double) x[i] * (double) x[i];
-    }
     const char *between = e->o->json ? ", " : " ";
-    const double scale = e->o->is_raw || length <= 0 ? 1 : 1 / sqrt(length);
     if (e->o->json) {
         fputs(e->n_done > 0 ? ",\n " : "", stdout);
         struct berth_json_writer w = {.file = stdout};
@@ -77,34 +67,28 @@ static void vector_print(const struct embedding *e, const char *text, size_t siz
         berth_json_printf(&w, "'tokens': %" PRId64 ", 'embedding': [", n_tokens);
     }
     for (int64_t i = 0; i < n; i++) {
-        printf("%s%.7g", i > 0 ? between : "", (double) x[i] * scale);
+        printf("%s%.7g", i > 0 ? between : "", (double) x[i]);
     }
     fputs(e->o->json ? "]}" : "\n", stdout);
 }
 
-static int text_embed(struct embedding *e, const char *text, size_t size) {
-    struct session *s = e->m->session;
-    const int64_t n = s->model->params.n_embd;
+static int text_print(struct embedding *e, const char *text, size_t size) {
+    const struct text_embedder embedder = {
+        .session = e->m->session, .vocab = e->m->vocab, .is_last = e->o->is_last, .is_raw = e->o->is_raw};
+    const int64_t n = e->m->model->params.n_embd;
     struct model_error error = {""};
-    struct token_list tokens = {0};
-    bool ok = vocab_encode(e->m->vocab, text, size, ENCODE_ADD, &tokens, &error);
-    if (ok && (tokens.n == 0 || (int64_t) tokens.n > s->params.n_ctx)) {
-        ok = model_fail(&error, "text %" PRId64 " has %zu tokens, but 1 to %" PRId64 " are allowed; raise the limit with --ctx",
-            e->n_done + 1, tokens.n, s->params.n_ctx);
+    int64_t n_tokens;
+    float *x = berth_malloc((size_t) n * sizeof *x);
+    if (x == NULL) {
+        return cli_fail(CLI_FAILURE, "out of memory");
     }
+    const bool ok = text_embed(&embedder, text, size, x, &n_tokens, &error);
     if (ok) {
-        session_reset(s);
-        ok = session_decode(s, tokens.ids, (int64_t) tokens.n, &error);
-    }
-    if (ok) {
-        for (int64_t i = 0; i < n; i++) {
-            s->sums[i] /= (float) tokens.n;
-        }
-        vector_print(e, text, size, (int64_t) tokens.n, e->o->is_last ? s->logits : s->sums, n);
+        vector_print(e, text, size, n_tokens, x, n);
         e->n_done++;
     }
-    token_list_fini(&tokens);
-    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+    berth_free(x);
+    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "text %" PRId64 ": %s", e->n_done + 1, error.text);
 }
 
 static int lines_embed(struct embedding *e, const char *path) {
@@ -116,7 +100,7 @@ static int lines_embed(struct embedding *e, const char *path) {
     for (size_t at = 0, n; at < size && code == CLI_OK; at += n + 1) {
         const char *end = memchr(text + at, '\n', size - at);
         n = end != NULL ? (size_t) (end - text) - at : size - at;
-        code = n > 0 ? text_embed(e, text + at, n) : CLI_OK;
+        code = n > 0 ? text_print(e, text + at, n) : CLI_OK;
     }
     berth_free(text);
     return code;
@@ -128,9 +112,9 @@ static int embed_all(struct embedding *e, char **texts, int n) {
         berth_json_printf(&(struct berth_json_writer){.file = stdout}, "{'model': %s, 'pooling': %s, 'embeddings': [", e->m->path,
             o->is_last ? "last" : "mean");
     }
-    int code = o->prompt != NULL ? text_embed(e, o->prompt, strlen(o->prompt)) : CLI_OK;
+    int code = o->prompt != NULL ? text_print(e, o->prompt, strlen(o->prompt)) : CLI_OK;
     for (int i = 0; i < n && code == CLI_OK; i++) {
-        code = text_embed(e, texts[i], strlen(texts[i]));
+        code = text_print(e, texts[i], strlen(texts[i]));
     }
     if (o->file != NULL && code == CLI_OK) {
         code = lines_embed(e, o->file);

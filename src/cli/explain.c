@@ -10,15 +10,13 @@
 #include "cli/plans.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define EXPLAIN_FOLDED (-1) // a layer is printed, then the number of equal layers that follow
-#define EXPLAIN_ALL (-2)    // every line
 
 struct options {
     struct model_options model;
-    int64_t layer; // a layer, EXPLAIN_FOLDED or EXPLAIN_ALL
+    int64_t layer; // a layer, VIEW_LAYERS_FOLDED or VIEW_LAYERS_ALL
+    int32_t n_parallel;
+    size_t memory;
     bool json, fused, all;
 };
 
@@ -30,6 +28,12 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_SPLIT,
     CLI_OPT_LLAMA,
     CLI_OPTION(0, "layer", "N", "print only layer N, counted from 0", CLI_RANGE(0, INT32_MAX), CLI_TO(struct options, layer)),
+    CLI_OPTION(0, "parallel", "N",
+        "instead: print the plan of 'berth serve --parallel N': its memory, the tokens that its cache holds, the users that fit, "
+        "and why one more waits",
+        CLI_RANGE(1, 1024), CLI_TO(struct options, n_parallel)),
+    CLI_OPTION(
+        0, "memory", "SIZE", "with --parallel: memory limit of the server", .kind = CLI_SIZE, CLI_TO(struct options, memory)),
     CLI_OPTION('a', "all", NULL, "print every layer (default: equal layers once)", CLI_TO(struct options, all)),
     CLI_OPTION(0, "fused", NULL, "print the ops that devices fuse; loads the model", CLI_TO(struct options, fused)),
     CLI_OPT_JSON(
@@ -64,7 +68,7 @@ const struct cli_help cli_explain_help = {
         "into one launch, and how often. Both options load the model and compute both graphs once.",
     .options = option_rows,
     .size = sizeof(struct options),
-    .initial = &(const struct options){.model = {.may_llama = true}, .layer = EXPLAIN_FOLDED},
+    .initial = &(const struct options){.model = {.may_llama = true}, .layer = VIEW_LAYERS_FOLDED},
     .negative = "there is no such layer, or --fused with libllama",
     .examples = {{"Where does each op run?", "explain model.gguf"},
         {"The fourth layer, with a long context", "explain --layer 3 -c 32768 model.gguf"}},
@@ -72,7 +76,10 @@ const struct cli_help cli_explain_help = {
 
 static int options_check(struct options *o) {
     if (o->all) {
-        o->layer = EXPLAIN_ALL;
+        o->layer = VIEW_LAYERS_ALL;
+    }
+    if (o->memory > 0) {
+        return cli_usage("explain", "--memory requires --parallel");
     }
     if (o->model.by_best) {
         return cli_usage("explain", "--split auto is not supported; only 'berth run' has it");
@@ -80,111 +87,11 @@ static int options_check(struct options *o) {
     if (o->model.by_tensor && o->json) {
         return cli_usage("explain", "--json and --split tensor cannot be combined");
     }
-    if (o->fused && (o->json || o->model.by_tensor || o->layer != EXPLAIN_FOLDED)) {
+    if (o->fused && (o->json || o->model.by_tensor || o->layer != VIEW_LAYERS_FOLDED)) {
         return cli_usage("explain", "--fused cannot be combined with --json, --layer, --all or --split tensor");
     }
     o->model.plan_only = !o->model.by_tensor && !o->fused;
     return CLI_OK;
-}
-
-// ---- equal layers are printed once: their lines are equal except for the numbers of nodes and layers ----
-
-// Consecutive lines of one layer.
-struct block {
-    const char *text, *end;
-    int64_t layer;
-    size_t n_lines;
-};
-
-// Parses "  node 5 blk.0.attn.q (ROPE". Returns the text after the layer's number; NULL: the line has no layer.
-static const char *layer_of(const char *line, int64_t *layer) {
-    const char *p = strncmp(line, "  node ", 7) == 0 ? line + 7 : NULL;
-    if (p != NULL) {
-        p += strspn(p, "0123456789");
-        p = strncmp(p, " blk.", 5) == 0 ? p + 5 : NULL;
-    }
-    if (p == NULL || *p < '0' || *p > '9') {
-        return NULL;
-    }
-    char *end;
-    *layer = strtoll(p, &end, 10);
-    return *end == '.' ? end : NULL;
-}
-
-static const char *next_line(const char *line) {
-    const char *end = strchr(line, '\n');
-    return end != NULL ? end + 1 : line + strlen(line);
-}
-
-// Returns the block that begins at a line, which must have a layer.
-static struct block block_at(const char *line) {
-    struct block b = {.text = line};
-    int64_t layer;
-    layer_of(line, &b.layer);
-    for (; *line != '\0' && layer_of(line, &layer) != NULL && layer == b.layer; line = next_line(line)) {
-        b.n_lines++;
-    }
-    b.end = line;
-    return b;
-}
-
-// Returns whether two blocks differ only in the numbers of nodes and layers.
-static bool blocks_equal(const struct block *a, const struct block *b) {
-    const char *x = a->text, *y = b->text;
-    bool same = a->n_lines == b->n_lines;
-    for (size_t i = 0; i < a->n_lines && same; i++, x = next_line(x), y = next_line(y)) {
-        int64_t layer;
-        const char *p = layer_of(x, &layer), *q = layer_of(y, &layer);
-        const size_t n = (size_t) (next_line(x) - p);
-        same = n == (size_t) (next_line(y) - q) && memcmp(p, q, n) == 0;
-    }
-    return same;
-}
-
-// Prints one line for layers `from` to `to`, which equal the printed block `first`. If to < from, prints nothing.
-static void equal_layers_print(int64_t from, int64_t to, const struct block *first, FILE *file) {
-    if (to == from) {
-        fprintf(file, "  layer %" PRId64 ": the same %zu nodes as layer %" PRId64 "\n", to, first->n_lines, first->layer);
-    } else if (to > from) {
-        fprintf(file, "  layers %" PRId64 " to %" PRId64 ": %" PRId64 " x the same %zu nodes as layer %" PRId64 "\n", from, to,
-            to - from + 1, first->n_lines, first->layer);
-    }
-}
-
-// Prints the lines of a text by layer. layer: EXPLAIN_FOLDED, EXPLAIN_ALL, or the only layer to print. A node belongs to the
-// layer in its name (blk.3.ffn.up). Lines without a layer are always printed. Returns the number of lines of `layer`. Takes time
-// linear in the size of the text.
-static size_t layers_print(const char *text, int64_t layer, FILE *file) {
-    struct block first = {0};  // the last printed block
-    int64_t from = 0, to = -1; // the layers after it that are equal to it
-    size_t n_printed = 0;
-    while (*text != '\0') {
-        int64_t i;
-        const char *next = next_line(text);
-        const bool has_layer = layer_of(text, &i) != NULL;
-        if (layer == EXPLAIN_ALL || !has_layer) {
-            equal_layers_print(from, to, &first, file);
-            first = (struct block){0};
-            to = from - 1;
-            fwrite(text, 1, (size_t) (next - text), file);
-            text = next;
-            continue;
-        }
-        const struct block b = block_at(text);
-        n_printed += b.layer == layer ? b.n_lines : 0;
-        if (layer >= 0 ? b.layer == layer : first.text == NULL || !blocks_equal(&first, &b)) {
-            equal_layers_print(from, to, &first, file);
-            fwrite(b.text, 1, (size_t) (b.end - b.text), file);
-            first = b;
-            from = b.layer + 1;
-            to = b.layer;
-        } else if (layer < 0) {
-            to = b.layer;
-        }
-        text = b.end;
-    }
-    equal_layers_print(from, to, &first, file);
-    return n_printed;
 }
 
 // ---- a graph ----
@@ -216,7 +123,7 @@ static int print_text(struct session *s, int64_t n_tokens, int64_t layer) {
     const bool is_printed = berth_stream_open(&text) && berth_sched_explain_text(s->sched, text.file) == GGML_STATUS_SUCCESS;
     if (!berth_stream_close(&text) || !is_printed) {
         code = cli_fail(CLI_FAILURE, "%s", is_printed ? "out of memory for the text" : berth_last_error());
-    } else if (layers_print(text.text, layer, stdout) == 0 && layer >= 0) {
+    } else if (view_layers_write(text.text, layer, stdout) == 0 && layer >= 0) {
         code = cli_fail(CLI_NEGATIVE, "there is no layer %" PRId64 ": the model has %" PRId64 ", counted from 0", layer,
             s->model->params.n_layer);
     }
@@ -331,6 +238,9 @@ static int explain_model(struct workbench *m, const struct options *o) {
 int cli_explain(const struct cli_args *args) {
     struct options *o = args->options;
     struct workbench m;
+    if (o->n_parallel > 0) {
+        return cli_serve_plan(&o->model, o->memory, o->n_parallel, o->json, false);
+    }
     int code = options_check(o);
     if (code != CLI_OK || (code = cli_model_open(&m, &o->model)) != CLI_OK) {
         return code;

@@ -13,6 +13,7 @@
 struct options {
     struct fit_question question;
     const char *cluster;
+    int32_t n_parallel;
     bool json;
 };
 
@@ -30,6 +31,10 @@ static const struct cli_option option_rows[] = {
         "'berth "
         "bench --cluster' writes FILE, docs/user/scale.md describes it",
         .takes = ".json", .use = CLI_READ, CLI_TO(struct options, cluster)),
+    CLI_OPTION(0, "parallel", "N",
+        "plan 'berth serve --parallel N' with this memory: how many users have a full context (--ctx) at the same time, and how "
+        "fast they are served",
+        CLI_RANGE(1, 1024), CLI_TO(struct options, n_parallel)),
     CLI_OPT_MODEL,
     CLI_OPTION('c', "ctx", "N", "find only the batch, for a context of N positions", CLI_INT_OF_MODEL(n_ctx, INT32_MAX),
         .also = "ctx-size"),
@@ -43,8 +48,8 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
     CLI_OPT_JSON(CLI_TO(struct options, json),
-        "print one JSON object: model, memory, limits, fits, ctx, batch, total, devices, next, alive, lower and others (see "
-        "docs/berth.schema.json); with --cluster: model, ctx, batch, layer, tensor, faster"),
+        "print one JSON object: model, fits, ctx, batch, total, devices, next, alive, lower and others (see "
+        "docs/berth.schema.json, also for --parallel); with --cluster: model, ctx, batch, layer, tensor, faster"),
     {0},
 };
 
@@ -67,7 +72,7 @@ const struct cli_help cli_fit_help = {
     .initial = &(const struct options){.question.model.may_llama = true},
     .negative = "nothing fits",
     .examples = {{"The largest context in 8 GiB", "fit --memory 8GiB model.gguf"},
-        {"On a simulated cluster", "fit --cluster machines.json -c 8192 model.gguf"},
+        {"How many users, and how fast", "fit --memory 6G --parallel 8 model.gguf"},
         {"The full context on one GPU with 6 GiB and the host", "fit --memory CUDA0=6G,CPU=16G --allow batch,spill model.gguf"}},
 };
 
@@ -327,10 +332,22 @@ static int model_fit(struct options *o) {
     return code;
 }
 
+static int parallel_fit(const struct options *o) {
+    const struct fit_question *q = &o->question;
+    if (q->limits.n != 1 || q->limits.items[0].name_length > 0 || q->allow != 0 || q->max_ctx > 0 || q->model.has_cache_type) {
+        return cli_usage("fit", "--parallel requires --memory N without a device, and no --cluster, --allow, --max-ctx or "
+                                "--cache-type");
+    }
+    return cli_serve_plan(&q->model, q->limits.items[0].bytes, o->n_parallel, o->json, true);
+}
+
 int cli_fit(const struct cli_args *args) {
     struct options *o = args->options;
     if ((o->question.limits.n > 0) == (o->cluster != NULL)) {
         return cli_usage("fit", o->cluster != NULL ? "--memory and --cluster cannot be combined" : "missing option: --memory N");
+    }
+    if (o->n_parallel > 0) {
+        return parallel_fit(o);
     }
     o->question.watch = cli_watch;
     return o->cluster != NULL ? cli_cluster_fit(&o->question.model, o->cluster, o->json) : model_fit(o);

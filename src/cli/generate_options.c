@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 // ---- sampling ----
 
@@ -51,7 +50,7 @@ int cli_sampling_grammar(const struct cli_option *option, const char *command, c
 
 void cli_sampling_init(struct cli_sampling *o) {
     if (o->seed < 0) {
-        o->seed = (int64_t) (((uint64_t) time(NULL) * 1000003 + (uint64_t) ggml_time_us()) % 1000000000);
+        o->seed = sampler_seed_new();
     }
     if (o->mirostat == 0) {
         o->sampler.tau = 0;

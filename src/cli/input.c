@@ -86,7 +86,9 @@ static void folder_register(const char *path, enum cli_use use) {
     DIR *folder = opendir(path);
     struct stat st;
     for (const struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;) {
-        if (fstatat(dirfd(folder), e->d_name, &st, 0) == 0) {
+        char name[8192];
+        const int n = snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        if (n > 0 && (size_t) n < sizeof name && stat(name, &st) == 0) {
             input_register(&st, use);
         }
     }

@@ -8,30 +8,15 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 // ---- options ----
 
-static bool type_find(const char *name, size_t size, enum ggml_type *out) {
-    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
-        const char *type = ggml_type_name((enum ggml_type) i);
-        if (ggml_blck_size((enum ggml_type) i) > 0 && strlen(type) == size && strncasecmp(name, type, size) == 0) {
-            *out = (enum ggml_type) i;
-            return true;
-        }
-    }
-    return false;
-}
-
 // Parses "q8_0" for keys and values, or "q8_0,f16" for each. session_new checks whether the devices support the types.
 int cli_model_cache_type(const struct cli_option *option, const char *command, const char *value, void *target) {
     struct model_options *o = target;
-    const size_t n = strcspn(value, ",");
-    const char *second = value[n] == ',' ? value + n + 1 : value;
     (void) option;
-    o->has_cache_type = true;
-    return type_find(value, n, &o->cache_k) && type_find(second, strlen(second), &o->cache_v)
+    return workbench_cache_type(o, value)
                ? CLI_OK
                : cli_usage(
                      command, "--cache-type '%s' is neither a type such as f16 or q8_0 nor two types such as q8_0,f16", value);

@@ -182,28 +182,6 @@ static bool cache_save(const struct options *o, const struct session *s, const s
 
 // ---- running ----
 
-// The sampler gets the tokens of the prompt for its penalties.
-static bool prompt_encode(
-    const struct options *o, const struct generator *g, struct token_list *tokens, struct model_error *error) {
-    const int64_t n_ctx = g->session->params.n_ctx;
-    if (!vocab_encode(g->writer->vocab, o->prompt, o->prompt_size, ENCODE_ADD | ENCODE_PARSE, tokens, error)) {
-        return false;
-    }
-    if (tokens->n == 0) {
-        return model_fail(error, "the prompt is empty");
-    }
-    if ((int64_t) tokens->n > n_ctx) {
-        return model_fail(error, "the prompt has %zu tokens, but the context has %" PRId64 " positions; enlarge it with --ctx",
-            tokens->n, n_ctx);
-    }
-    for (size_t i = 0; i < tokens->n; i++) {
-        if (!sampler_accept(g->sampler, tokens->ids[i])) {
-            return model_fail(error, "out of memory");
-        }
-    }
-    return true;
-}
-
 static bool prompt_decode(
     const struct options *o, struct session *s, const struct token_list *tokens, struct result *r, struct model_error *error) {
     if (!cache_load(o, s, tokens, r, error)) {
@@ -218,7 +196,7 @@ static bool prompt_decode(
 static bool prompt_continue(const struct options *o, const struct generator *g, struct result *r, struct model_error *error) {
     struct session *s = g->session;
     struct token_list tokens = {0};
-    bool ok = prompt_encode(o, g, &tokens, error);
+    bool ok = text_prompt_encode(g, o->prompt, o->prompt_size, &tokens, error);
     r->n_prompt = (int64_t) tokens.n;
     if (ok && o->echo) {
         fwrite(o->prompt, 1, o->prompt_size, g->writer->file);

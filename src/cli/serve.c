@@ -18,7 +18,7 @@ struct options {
     const char *host, *key_file, *cors, *template, *name;
     size_t memory;
     int32_t port, n_parallel, n_queue, wait_s, drain_s, timeout_s, n_connections, n_per_address;
-    bool is_deterministic, is_plan;
+    bool is_deterministic, is_plan, json, has_speed;
 };
 
 static const struct cli_option option_rows[] = {
@@ -60,6 +60,7 @@ static const struct cli_option option_rows[] = {
         CLI_TO(struct options, name)),
     CLI_OPTION(0, "plan", NULL, "print the plan of the memory and exit", CLI_TO(struct options, is_plan)),
     CLI_PLACE_ROWS,
+    CLI_OPT_LLAMA,
     {0},
 };
 
@@ -78,6 +79,7 @@ const struct cli_help cli_serve_help = {
         "contents; --quiet switches the log off.",
     .options = option_rows,
     .size = sizeof(struct options),
+    .initial = &(const struct options){.model = {.may_llama = true, .is_pool = true}},
     .examples = {{"Serve the shipped model", "serve"},
         {"Serve a model within 6 GiB, for up to 16 users", "serve -m model.gguf --memory 6G --parallel 16"},
         {"For other machines, with keys", "serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt"}},
@@ -91,6 +93,9 @@ struct call {
     struct service_params service_params;
     struct http_params http_params;
     struct serve_plan plan;
+    int n_users;       // with a full context, at the same time
+    char why[160];     // why one more user waits
+    double per_second; // tokens of all of them; 0: unknown
     struct server server;
 };
 
@@ -154,6 +159,10 @@ static int plan_find(struct call *s) {
     if (!serve_plan_find(&q, &s->plan, &error)) {
         return cli_fail(o->memory > 0 ? CLI_NEGATIVE : CLI_FAILURE, "%s", error.text);
     }
+    s->n_users = serve_plan_users(&s->plan, s->why, sizeof s->why);
+    if (o->has_speed) {
+        s->per_second = serve_plan_speed(&s->plan, &o->model, s->n_users, &error);
+    }
     cli_context_warn(s->plan.engine.n_ctx, s->m.model->params.n_ctx_train);
     return CLI_OK;
 }
@@ -165,9 +174,26 @@ static void plan_print(const struct call *s) {
         cli_short_bytes(p->sizes.weights, text[0]), cli_short_bytes(p->sizes.cache, text[1]), p->engine.n_pool,
         cli_short_bytes(p->sizes.compute, text[2]), cli_short_bytes(p->sizes.work, text[3]),
         cli_short_bytes(p->sizes.own + p->http, text[4]));
-    printf("total %s, %" PRId64 " users with a full context of %" PRId64 " tokens, up to %d at the same time\n",
-        cli_short_bytes(serve_plan_size(p), text[5]), min_i64(p->engine.n_pool / p->engine.n_ctx, p->engine.n_running),
-        p->engine.n_ctx, p->engine.n_running);
+    printf("total %s, %d users with a full context of %" PRId64 " tokens, up to %d at the same time\n",
+        cli_short_bytes(serve_plan_size(p), text[5]), s->n_users, p->engine.n_ctx, p->engine.n_running);
+    if (s->o->is_plan) {
+        printf("one more user waits: %s\n", s->why);
+    }
+    if (s->per_second > 0) {
+        printf("%d users: %.1f tokens/s predicted, %.1f per user, with half of each context filled\n", s->n_users, s->per_second,
+            s->per_second / s->n_users);
+    }
+}
+
+static void plan_print_json(const struct call *s) {
+    const struct serve_plan *p = &s->plan;
+    berth_json_printf(&(struct berth_json_writer){.file = stdout},
+        "{'model': %s, 'users': %d, 'parallel': %d, 'ctx': %" PRId64 ", 'pool': %" PRId64 ", 'page': %" PRId64
+        ", 'why_waiting': %s, 'per_second': %.3f, 'per_second_user': %.3f, 'total': %zu, 'weights': %zu, 'cache': %zu, "
+        "'compute': %zu, 'work': %zu, 'engine': %zu, 'http': %zu}\n",
+        s->m.path, s->n_users, p->engine.n_running, p->engine.n_ctx, p->engine.n_pool, p->engine.n_page, s->why, s->per_second,
+        s->per_second / max_int(s->n_users, 1), serve_plan_size(p), p->sizes.weights, p->sizes.cache, p->sizes.compute,
+        p->sizes.work, p->sizes.own, p->http);
 }
 
 // ---- serving ----
@@ -211,6 +237,7 @@ static int server_run(struct call *s) {
     stop_target = s->server.http;
     signals_set(on_stop);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); // a log that cannot grow does not end the server
     printf("listening on http://%s%s%s:%d\n", is_v6 ? "[" : "", host, is_v6 ? "]" : "", http_port(s->server.http));
     fflush(stdout);
     const bool ok = http_run(s->server.http, &error);
@@ -229,12 +256,11 @@ static int serve_all(struct call *s) {
     if (code != CLI_OK) {
         return code;
     }
-    plan_print(s);
+    (s->o->json ? plan_print_json : plan_print)(s);
     return s->o->is_plan ? CLI_OK : server_run(s);
 }
 
-int cli_serve(const struct cli_args *args) {
-    const struct options *o = args->options;
+static int options_serve(const struct options *o) {
     struct model_options model = o->model;
     struct call s = {.o = o};
     if (!o->is_plan && !http_is_available()) {
@@ -263,4 +289,20 @@ int cli_serve(const struct cli_args *args) {
     access_keys_fini(&s.keys);
     workbench_close(&s.m);
     return code;
+}
+
+int cli_serve(const struct cli_args *args) {
+    return options_serve(args->options);
+}
+
+int cli_serve_plan(const struct model_options *model, uint64_t memory, int n_parallel, bool json, bool has_speed) {
+    struct options o;
+    cli_options_init(&cli_serve_help, &o);
+    o.model = *model;
+    o.memory = memory;
+    o.n_parallel = n_parallel;
+    o.json = json;
+    o.has_speed = has_speed;
+    o.is_plan = true;
+    return options_serve(&o);
 }

@@ -3,7 +3,6 @@
 
 #include "fit/fit.h"
 
-#define TRIED_SIZE ((uint64_t) 64 << 20) // bytes of the largest model whose speed is measured
 #define STEP_SIZE ((uint64_t) 1 << 30)
 
 static bool is_limited_by_memory(const struct fit_answer *a) {
@@ -54,7 +53,7 @@ static double speed_try(const struct fit_question *q, const struct workbench *m,
     struct model_options o = q->model;
     struct model_error error = {""};
     struct workbench trial;
-    if (!m->model->engine->can_replan || fit_bytes(m, FIT_ALL) > TRIED_SIZE) {
+    if (!m->model->engine->can_replan || fit_bytes(m, FIT_ALL) > SPEED_TRIAL_SIZE) {
         return 0;
     }
     fit_apply(q, a, &o);
@@ -70,7 +69,7 @@ bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out
     struct model_speed speed = {0};
     *out = (struct fit_found){.n_next = 0};
     bool ok = fit_solve(q, m, &out->answer, error);
-    if (ok && out->answer.fits && model_speed_measure(m->model, &m->devices, &speed)) {
+    if (ok && out->answer.fits && model_speed_measure(m->model, &m->devices, 1, &speed)) {
         out->per_second = model_speed_predict(&speed, m->session);
         const double measured = out->per_second > 0 ? speed_try(q, m, &out->answer) : 0;
         if (measured > 0) {

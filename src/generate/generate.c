@@ -45,6 +45,9 @@ static bool bytes_write(struct text_writer *w, char *chars, size_t n) {
     if (w->copy != NULL && fwrite(chars, 1, n, w->copy) != n) {
         return false;
     }
+    if (w->put != NULL) {
+        return n == 0 || w->put(chars, n, w->put_user);
+    }
     if (w->is_terminal) {
         controls_replace(chars, n);
     }
@@ -64,6 +67,28 @@ bool text_writer_end(struct text_writer *w) {
 }
 
 // ---- tokens ----
+
+bool text_prompt_encode(
+    const struct generator *g, const char *prompt, size_t size, struct token_list *tokens, struct model_error *error) {
+    const int64_t n_ctx = g->session->params.n_ctx;
+    if (!vocab_encode(g->writer->vocab, prompt, size, ENCODE_ADD | ENCODE_PARSE, tokens, error)) {
+        return false;
+    }
+    if (tokens->n == 0) {
+        return model_fail(error, "the prompt is empty");
+    }
+    if ((int64_t) tokens->n > n_ctx) {
+        return model_fail(error,
+            "the prompt has %zu tokens, but the context has %" PRId64 " positions; enlarge it with --ctx (n_ctx)", tokens->n,
+            n_ctx);
+    }
+    for (size_t i = 0; i < tokens->n; i++) {
+        if (!sampler_accept(g->sampler, tokens->ids[i])) {
+            return model_fail(error, "out of memory");
+        }
+    }
+    return true;
+}
 
 int32_t token_choose(const struct token_chooser *c, float *logits, int64_t n, struct model_error *error) {
     if (c->logs != NULL && !logprobs_compute(c->logs, logits, n)) {

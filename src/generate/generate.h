@@ -95,17 +95,19 @@ size_t text_filter_put(struct text_filter *f, int32_t token, char **text);
 // The text ends: returns the remaining bytes.
 size_t text_filter_end(struct text_filter *f, char **text);
 
-// Writes the text of tokens to a file (generate.c).
+// Writes the text of tokens to a file, or passes it to a function (generate.c).
 struct text_writer {
     const struct vocab *vocab;
     FILE *file;
+    bool (*put)(const char *text, size_t size, void *user); // gets the text instead of `file`; NULL: none
+    void *put_user;
     FILE *copy;       // gets the same text, always with its control characters; NULL: none
     bool is_terminal; // `file` is a terminal, so '?' replaces control characters in the text written to it
     struct text_filter filter;
     char *memory; // of the filter; NULL: text_writer_init failed
 };
 
-// False: out of memory. text_writer_fini must be called in any case.
+// False: out of memory. text_writer_fini must be called in any case. file may be NULL if the caller sets `put`.
 bool text_writer_init(struct text_writer *w, const struct vocab *vocab, const char *const *stops, int n_stops, FILE *file);
 // False: writing failed.
 bool text_writer_put(struct text_writer *w, int32_t token);
@@ -124,6 +126,11 @@ struct generator {
     void *stop_data;
 };
 
+// Appends the tokens of a prompt to `tokens`, and adds them to the history that the sampler uses for its penalties. Fails if the
+// prompt has no tokens or more tokens than the context has positions.
+bool text_prompt_encode(
+    const struct generator *g, const char *prompt, size_t size, struct token_list *tokens, struct model_error *error);
+
 struct generate_result {
     int64_t n_made;    // generated tokens, without the token that ends the text
     int64_t n_decoded; // generated tokens that the model has processed
@@ -140,6 +147,20 @@ struct generate_result {
 // - if the grammar allows no token,
 // - if g->stop returns true.
 bool text_generate(const struct generator *g, int64_t n_max, struct generate_result *result, struct model_error *error);
+
+// ---- embeddings (embed.c) ----
+
+// The embedding of a text: the mean of the outputs of the model's last norm over all tokens.
+struct text_embedder {
+    struct session *session; // with is_embedding
+    const struct vocab *vocab;
+    bool is_last; // the output of the last token instead of the mean
+    bool is_raw;  // the embedding is not scaled to length 1
+};
+
+// Stores the n_embd values of the embedding. *n_tokens: tokens of the text. The session is reset first.
+bool text_embed(
+    const struct text_embedder *e, const char *text, size_t size, float *embedding, int64_t *n_tokens, struct model_error *error);
 
 // ---- long texts, context by context (generate.c) ----
 

@@ -18,6 +18,19 @@
         {before_name "assistant" after_name, after}}, \
     .answer_begin = before_name "assistant" after_name
 
+// The format of Qwen 2.5 and 3, and of models that were trained with the same words.
+static const struct chat_tools qwen_tools = {
+    .list_begin = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+                  "You are provided with function signatures within <tools></tools> XML tags:\n<tools>",
+    .list_end = "</tools>\n\nFor each function call, return a json object with function name and arguments within "
+                "<tool_call></tool_call> XML tags:\n<tool_call>\n"
+                "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>",
+    .call_begin = "<tool_call>",
+    .call_end = "</tool_call>",
+    .result_begin = "<tool_response>",
+    .result_end = "</tool_response>",
+};
+
 const struct chat_template chat_templates[] = {
     {.name = "phi4", .marks = {"<|im_start|>", "<|im_sep|>"}, ROLES("<|im_start|>", "<|im_sep|>", "<|im_end|>")},
     {.name = "smolvlm",
@@ -25,6 +38,10 @@ const struct chat_template chat_templates[] = {
         .begin = "<|im_start|>",
         .texts = {{"", "\n\n"}, {"User: ", "<end_of_utterance>\n"}, {"Assistant: ", "<end_of_utterance>\n"}},
         .answer_begin = "Assistant:"},
+    {.name = "chatml-tools",
+        .marks = {"<|im_start|>", "<tool_call>", "<args-json-object>"},
+        .tools = &qwen_tools,
+        ROLES("<|im_start|>", "\n", "<|im_end|>\n")},
     {.name = "chatml", .marks = {"<|im_start|>"}, ROLES("<|im_start|>", "\n", "<|im_end|>\n")},
     {.name = "mistral-v7",
         .marks = {"[INST]", "[SYSTEM_PROMPT] "},
@@ -278,4 +295,98 @@ char *chat_format(const struct chat_template *row, const struct chat_message *me
     }
     put_text(s.file, is_answer_next ? row->answer_begin : NULL);
     return berth_stream_close(&s) ? s.text : NULL;
+}
+
+// ---- tools ----
+
+// The functions *_write write a new text to *out, which the caller frees. They return false if memory ran out.
+
+static bool calls_write(const struct chat_tools *tools, const struct chat_turn *turn, char **out) {
+    struct berth_stream s;
+    if (!berth_stream_open(&s)) {
+        return false;
+    }
+    const char *between = turn->text[0] != '\0' ? "\n" : "";
+    put_text(s.file, turn->text);
+    for (size_t i = 0; i < turn->n_calls; i++) {
+        fprintf(s.file, "%s%s\n%s\n%s", between, tools->call_begin, turn->calls[i], tools->call_end);
+        between = "\n";
+    }
+    const bool ok = berth_stream_close(&s);
+    *out = s.text;
+    return ok;
+}
+
+// Results that follow each other are one message. *n: their number.
+static bool results_write(const struct chat_tools *tools, const struct chat_turn *turns, size_t n_turns, size_t *n, char **out) {
+    struct berth_stream s;
+    if (!berth_stream_open(&s)) {
+        return false;
+    }
+    for (*n = 0; *n < n_turns && turns[*n].is_result; ++*n) {
+        fprintf(s.file, "%s%s\n%s\n%s", *n > 0 ? "\n" : "", tools->result_begin, turns[*n].text, tools->result_end);
+    }
+    const bool ok = berth_stream_close(&s);
+    *out = s.text;
+    return ok;
+}
+
+static bool functions_write(const struct chat_tools *tools, const struct chat_conversation *c, const char *system, char **out) {
+    struct berth_stream s;
+    if (!berth_stream_open(&s)) {
+        return false;
+    }
+    fprintf(s.file, "%s%s%s\n", system, system[0] != '\0' ? "\n\n" : "", tools->list_begin);
+    for (size_t i = 0; i < c->n_functions; i++) {
+        fprintf(s.file, "%s\n", c->functions[i]);
+    }
+    put_text(s.file, tools->list_end);
+    const bool ok = berth_stream_close(&s);
+    *out = s.text;
+    return ok;
+}
+
+// Turns a conversation with tools into messages. texts: [n_turns + 1] new texts of messages, NULL for others. Returns false if memory ran
+// out.
+static bool messages_make(
+    const struct chat_tools *tools, const struct chat_conversation *c, struct chat_message *messages, char **texts, size_t *n) {
+    size_t at = 0;
+    *n = 0;
+    if (c->n_functions > 0) {
+        const bool has_system = c->n_turns > 0 && c->turns[0].role == CHAT_SYSTEM;
+        if (!functions_write(tools, c, has_system ? c->turns[0].text : "", &texts[0])) {
+            return false;
+        }
+        messages[(*n)++] = (struct chat_message){CHAT_SYSTEM, texts[0]};
+        at = has_system;
+    }
+    for (size_t n_used = 1; at < c->n_turns; at += n_used) {
+        const struct chat_turn *turn = &c->turns[at];
+        char **text = &texts[*n];
+        n_used = 1;
+        if (turn->is_result && !results_write(tools, turn, c->n_turns - at, &n_used, text)) {
+            return false;
+        }
+        if (turn->n_calls > 0 && !calls_write(tools, turn, text)) {
+            return false;
+        }
+        messages[(*n)++] = (struct chat_message){turn->role, *text != NULL ? *text : turn->text};
+    }
+    return true;
+}
+
+char *chat_format_tools(const struct chat_template *row, const struct chat_conversation *c) {
+    const size_t most = c->n_turns + 1;
+    struct chat_message *messages = berth_calloc(most, sizeof *messages);
+    char **texts = berth_calloc(most, sizeof *texts), *text = NULL;
+    size_t n = 0;
+    if (messages != NULL && texts != NULL && messages_make(row->tools, c, messages, texts, &n)) {
+        text = chat_format(row, messages, n, true);
+    }
+    for (size_t i = 0; texts != NULL && i < most; i++) {
+        berth_free(texts[i]);
+    }
+    berth_free(texts);
+    berth_free(messages);
+    return text;
 }

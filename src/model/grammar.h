@@ -58,7 +58,7 @@ struct grammar {
     uint32_t *first_member;   // [n_components + 1] start of each component in members
     ggml_abort_callback stop; // polled while the grammar is parsed or used; true stops the work; NULL: never
     void *stop_data;
-    size_t max_stack_size; // bytes, limit for the stacks of a guide; default GRAMMAR_STACK_SIZE
+    size_t max_stack_size; // bytes, limit for the stacks of a guide, and for its arrays; default GRAMMAR_STACK_SIZE
     uint64_t max_steps;    // limit for the steps of a guide per token; default GRAMMAR_STEPS
 };
 
@@ -68,6 +68,7 @@ struct grammar {
 // grammar_parse.c: NULL: *error holds the line and the cause. If stop returns true, parsing fails. stop may be NULL.
 struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback stop, void *stop_data, struct model_error *error);
 void grammar_free(struct grammar *grammar);
+size_t grammar_size(const struct grammar *grammar); // bytes
 // False with an error: grammar->stop requests a stop.
 bool grammar_poll(const struct grammar *grammar, struct model_error *error);
 // grammar_check.c: refuses rules that begin with themselves, and sets can_be_empty and component of every rule.

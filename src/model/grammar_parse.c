@@ -592,6 +592,16 @@ struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback s
     return g;
 }
 
+size_t grammar_size(const struct grammar *g) {
+    size_t size = sizeof *g + g->elems_room * sizeof *g->elems + g->repeats_room * sizeof *g->repeats +
+                  g->alts_room * sizeof *g->alts + g->rules_room * sizeof *g->rules + g->n_rules * sizeof *g->members +
+                  ((size_t) g->n_components + 1) * sizeof *g->first_member;
+    for (size_t i = 0; i < g->n_rules; i++) {
+        size += g->rules[i].name_size;
+    }
+    return size;
+}
+
 void grammar_free(struct grammar *g) {
     for (size_t i = 0; g != NULL && i < g->n_rules; i++) {
         berth_free(g->rules[i].name);

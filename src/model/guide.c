@@ -60,9 +60,10 @@ struct guide {
     struct piece *pieces; // [n_pieces] tokens with bytes, sorted by their bytes
     int32_t n_pieces;
     struct grammar_stacks stacks;
-    size_t collect_at; // bytes of stacks at which unused stacks are removed
-    uint32_t stamp;    // number of the current round, which marks visited places and stacks
-    uint32_t *work;    // places to visit
+    size_t collect_at;  // bytes of stacks at which unused stacks are removed
+    size_t arrays_size; // bytes of the arrays below that grow, and of the sets
+    uint32_t stamp;     // number of the current round, which marks visited places and stacks
+    uint32_t *work;     // places to visit
     size_t n_work, work_room;
     struct place_list ready, calls; // results of the first pass: places at bytes, places at calls
     struct source *sources;
@@ -84,6 +85,21 @@ static bool out_of_memory(struct guide *u) {
     return model_fail(u->error, "out of memory for the places of the grammar");
 }
 
+// Grows an array of the guide. All arrays together have the same limit as the stacks.
+static bool array_grow(struct guide *u, void **p, size_t *room, size_t n, size_t size) {
+    const size_t old = *room;
+    if (n <= old) {
+        return true;
+    }
+    if (!berth_grow(p, room, n, size)) {
+        return out_of_memory(u);
+    }
+    u->arrays_size += (*room - old) * size;
+    return u->arrays_size <= u->g->max_stack_size ||
+           model_fail(u->error, "the arrays of the grammar need %zu bytes, more than the limit of %zu", u->arrays_size,
+               u->g->max_stack_size);
+}
+
 // False: the limit is exceeded, or the work must stop.
 static bool step_count(struct guide *u) {
     if (++u->n_steps > u->g->max_steps) {
@@ -99,8 +115,8 @@ static bool work_add(struct guide *u, uint32_t place) {
     if (u->stacks.place_stamps[place] == u->stamp) {
         return true;
     }
-    if (!berth_grow((void **) &u->work, &u->work_room, u->n_work + 1, sizeof *u->work)) {
-        return out_of_memory(u);
+    if (!array_grow(u, (void **) &u->work, &u->work_room, u->n_work + 1, sizeof *u->work)) {
+        return false;
     }
     u->stacks.place_stamps[place] = u->stamp;
     u->work[u->n_work++] = place;
@@ -113,8 +129,8 @@ static bool place_visit(struct guide *u, uint32_t elem, uint32_t below) {
 }
 
 static bool list_add(struct guide *u, struct place_list *list, struct grammar_place place) {
-    if (!berth_grow((void **) &list->places, &list->room, list->n + 1, sizeof *list->places)) {
-        return out_of_memory(u);
+    if (!array_grow(u, (void **) &list->places, &list->room, list->n + 1, sizeof *list->places)) {
+        return false;
     }
     list->places[list->n++] = place;
     return true;
@@ -163,8 +179,8 @@ static bool work_run(struct guide *u, bool *is_over) {
 
 static bool joined_add(struct guide *u, const uint32_t *places, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        if (!berth_grow((void **) &u->joined, &u->joined_room, u->n_joined + 1, sizeof *u->joined)) {
-            return out_of_memory(u);
+        if (!array_grow(u, (void **) &u->joined, &u->joined_room, u->n_joined + 1, sizeof *u->joined)) {
+            return false;
         }
         u->joined[u->n_joined++] = places[i];
         if (!step_count(u)) {
@@ -243,8 +259,8 @@ static uint32_t called_pop(struct guide *u) {
 }
 
 static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is_stack) {
-    if (!berth_grow((void **) &u->sources, &u->sources_room, u->n_sources + 1, sizeof *u->sources)) {
-        return out_of_memory(u);
+    if (!array_grow(u, (void **) &u->sources, &u->sources_room, u->n_sources + 1, sizeof *u->sources)) {
+        return false;
     }
     if (u->first_source[component] == GRAMMAR_NONE) {
         called_push(u, component);
@@ -303,8 +319,8 @@ static bool sources_join(struct guide *u, uint32_t component, uint32_t *stack) {
 }
 
 static bool set_add(struct guide *u, struct place_set *set, uint32_t id) {
-    if (!berth_grow((void **) &set->ids, &set->room, set->n + 1, sizeof *set->ids)) {
-        return out_of_memory(u);
+    if (!array_grow(u, (void **) &set->ids, &set->room, set->n + 1, sizeof *set->ids)) {
+        return false;
     }
     set->ids[set->n++] = id;
     return true;

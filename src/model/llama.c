@@ -162,16 +162,14 @@ static void weights_count(struct model *m, int n_devices) {
     m->parts[n_devices - 1].is_mapped = !data->no_mmap;
 }
 
-static bool llama_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
-    void *user_data, struct model_error *error) {
-    struct model_llama *data = m->engine_data;
+// NULL: *error holds the cause.
+static struct llama_model *weights_load(
+    const struct model_llama *data, const struct model_devices *devices, bool plan_only, struct model_error *error) {
     struct llama_model_params params = data->lib->llama_model_default_params();
-    struct place_watch watch = {m, devices};
     void **gpus = berth_calloc((size_t) devices->n, sizeof *gpus); // NULL-terminated; the CPU is not in the list
-    (void) progress;
-    (void) user_data;
     if (gpus == NULL) {
-        return model_fail(error, "out of memory for the weights of %d devices", devices->n);
+        model_fail(error, "out of memory for the weights of %d devices", devices->n);
+        return NULL;
     }
     for (int d = 0; d + 1 < devices->n; d++) {
         gpus[d] = devices->dev[d];
@@ -184,14 +182,27 @@ static bool llama_place(struct model *m, const struct model_devices *devices, bo
     if (plan_only || data->no_mmap) {
         params.load_mode = 0;
     }
-    data->plan_only = plan_only;
     llama_error_clear();
-    berth_tensors_on_place(on_weights, &watch);
-    data->model = data->lib->llama_model_load_from_file(data->path, params);
-    berth_tensors_on_place(NULL, NULL);
+    struct llama_model *model = data->lib->llama_model_load_from_file(data->path, params);
     berth_free(gpus);
+    if (model == NULL) {
+        model_fail(error, "%s: libllama %s cannot load the model: %s", data->path, data->lib->release, llama_error());
+    }
+    return model;
+}
+
+static bool llama_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
+    void *user_data, struct model_error *error) {
+    struct model_llama *data = m->engine_data;
+    struct place_watch watch = {m, devices};
+    (void) progress;
+    (void) user_data;
+    data->plan_only = plan_only;
+    berth_tensors_on_place(on_weights, &watch);
+    data->model = weights_load(data, devices, plan_only, error);
+    berth_tensors_on_place(NULL, NULL);
     if (data->model == NULL) {
-        return model_fail(error, "%s: libllama %s cannot load the model: %s", data->path, data->lib->release, llama_error());
+        return false;
     }
     params_read(m);
     m->layer_device = berth_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device); // 0: all layers on the first device
@@ -206,6 +217,9 @@ static void llama_model_fini(struct model *m) {
     struct model_llama *data = m->engine_data;
     if (data->model != NULL) {
         data->lib->llama_model_free(data->model);
+    }
+    if (data->planned != NULL) {
+        data->lib->llama_model_free(data->planned);
     }
     berth_free(data);
 }
@@ -243,6 +257,7 @@ static const struct vocab_ops llama_vocab_ops = {
     .encode = llama_vocab_encode, .piece = llama_vocab_piece, .is_end = llama_vocab_is_end};
 
 static struct vocab *llama_vocab_new(const struct model *model, struct model_error *error) {
+    const struct model_llama *data = model->engine_data;
     struct vocab *v = berth_calloc(1, sizeof *v);
     if (v == NULL) {
         model_fail(error, "out of memory");
@@ -253,7 +268,9 @@ static struct vocab *llama_vocab_new(const struct model *model, struct model_err
         const size_t size = llama_vocab_piece(v, i, NULL, 0);
         v->max_size = max_size(v->max_size, size);
     }
-    v->bos = v->eos = v->eot = v->eom = v->unknown = -1;
+    v->eos = v->eot = v->eom = v->unknown = -1;
+    v->bos = data->lib->llama_vocab_bos(data->vocab);
+    v->add_bos = data->lib->llama_vocab_get_add_bos(data->vocab);
     return v;
 }
 
@@ -270,13 +287,35 @@ static void context_free(struct session *s) {
     s->graph = NULL;
 }
 
+// Returns the model of a session. A context of a model with weights always has memory, so a session with plan_only uses a model
+// without weights. NULL: *error holds the cause.
+static struct llama_model *session_model(const struct session *s, struct model_error *error) {
+    struct model_llama *m = s->model->engine_data;
+    if (!s->params.plan_only && m->planned != NULL) { // planning is over, and the vocabulary of a model may be large
+        m->lib->llama_model_free(m->planned);
+        m->planned = NULL;
+    }
+    if (!s->params.plan_only || m->plan_only) {
+        return m->model;
+    }
+    if (m->planned == NULL) {
+        m->planned = weights_load(m, s->devices, true, error);
+    }
+    return m->planned;
+}
+
 static bool context_make(struct session *s, int64_t n_batch, struct model_error *error) {
     const struct model_llama *m = s->model->engine_data;
     struct session_llama *data = s->engine_data;
+    struct llama_model *model = session_model(s, error);
+    if (model == NULL) {
+        return false;
+    }
     struct llama_context_params params = m->lib->llama_context_default_params();
-    params.n_ctx = (uint32_t) s->params.n_ctx;
+    params.n_ctx = (uint32_t) max_i64(s->params.n_ctx, s->params.n_rows);
     params.n_batch = params.n_ubatch = (uint32_t) n_batch;
-    params.n_seq_max = 1;
+    params.n_seq_max = (uint32_t) max_int(s->params.n_seq, 1);
+    params.kv_unified = s->params.n_seq > 0; // the sequences of a pool share the cells
     params.n_threads = params.n_threads_batch = s->devices->n_threads;
     params.type_k = (int32_t) s->params.cache_k;
     params.type_v = (int32_t) s->params.cache_v;
@@ -295,7 +334,7 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
     }
     berth_tensors_on_place(on_cache, s);
     berth_sched_on_plan(on_plan, s);
-    data->ctx = m->lib->llama_init_from_model(m->model, params);
+    data->ctx = m->lib->llama_init_from_model(model, params);
     berth_tensors_on_place(NULL, NULL);
     berth_sched_on_plan(NULL, NULL);
     s->graph_tokens = n_batch;
@@ -303,7 +342,8 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
         return model_fail(error, "libllama %s cannot create a context of %" PRId64 " positions with batches of %" PRId64 ": %s",
             m->lib->release, s->params.n_ctx, n_batch, llama_error());
     }
-    return !m->plan_only || cache_count(s) || model_fail(error, "out of memory for the tensors of the cache");
+    return (!m->plan_only && model != m->planned) || cache_count(s) ||
+           model_fail(error, "out of memory for the tensors of the cache");
 }
 
 static bool llama_session_init(struct session *s, struct model_error *error) {
@@ -335,6 +375,7 @@ static void llama_session_fini(struct session *s) {
     if (data->batch.token != NULL) {
         m->lib->llama_batch_free(data->batch);
     }
+    berth_free(data->hidden);
     berth_free(data);
 }
 

@@ -28,7 +28,8 @@ size_t llama_logged_cache_size(void);
 // model->engine_data of engine_llama.
 struct model_llama {
     const struct llama_library *lib;
-    struct llama_model *model; // NULL until model_place
+    struct llama_model *model;   // NULL until model_place
+    struct llama_model *planned; // the model without weights, for sessions with plan_only; NULL until it is needed
     const struct llama_vocab *vocab;
     char path[4096];
     bool no_mmap, plan_only;
@@ -39,4 +40,5 @@ struct model_llama {
 struct session_llama {
     struct llama_context *ctx;
     struct llama_batch batch;
+    float *hidden; // [n_batch * n_embd] hidden states of the last batch of embeddings; only in a pool
 };

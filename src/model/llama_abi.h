@@ -96,9 +96,17 @@ static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init
     X(llama_get_embeddings_ith, float *, (struct llama_context *, int32_t)) \
     X(llama_get_memory, struct llama_memory *, (const struct llama_context *) ) \
     X(llama_memory_clear, void, (struct llama_memory *, bool) ) \
+    X(llama_memory_seq_rm, bool, (struct llama_memory *, int32_t, int32_t, int32_t)) \
+    X(llama_memory_seq_cp, void, (struct llama_memory *, int32_t, int32_t, int32_t, int32_t)) \
+    X(llama_memory_seq_pos_min, int32_t, (struct llama_memory *, int32_t)) \
+    X(llama_set_embeddings, void, (struct llama_context *, bool) ) \
+    X(llama_model_is_recurrent, bool, (const struct llama_model *) ) \
+    X(llama_model_is_hybrid, bool, (const struct llama_model *) ) \
     X(llama_model_get_vocab, const struct llama_vocab *, (const struct llama_model *) ) \
     X(llama_vocab_n_tokens, int32_t, (const struct llama_vocab *) ) \
     X(llama_vocab_is_eog, bool, (const struct llama_vocab *, int32_t)) \
+    X(llama_vocab_bos, int32_t, (const struct llama_vocab *) ) \
+    X(llama_vocab_get_add_bos, bool, (const struct llama_vocab *) ) \
     X(llama_set_abort_callback, void, (struct llama_context *, bool (*)(void *), void *) ) \
     X(llama_model_n_layer, int32_t, (const struct llama_model *) ) \
     X(llama_tokenize, int32_t, (const struct llama_vocab *, const char *, int32_t, int32_t *, int32_t, bool, bool) ) \

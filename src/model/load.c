@@ -386,12 +386,15 @@ struct model *model_open_read(const char *path, struct model_error *error) {
     return model_open_with(path, true, error);
 }
 
-bool model_is_native(const char *path) {
+bool model_is_native(const char *path, bool is_pool) {
     struct berth_gguf_map *file = berth_gguf_map_open(path, &(struct berth_gguf_map_params){0});
     struct model_error error = {""};
     const char *arch = NULL;
-    const bool is_native = file == NULL || !keys_text(berth_gguf_map_meta(file), "general.architecture", &arch, &error) ||
-                           arch == NULL || arch_find(arch) != NULL;
+    bool is_native = true;
+    if (file != NULL && keys_text(berth_gguf_map_meta(file), "general.architecture", &arch, &error) && arch != NULL) {
+        const struct model_arch *desc = arch_find(arch);
+        is_native = desc != NULL && !(is_pool && (desc->has & ARCH_STATE) != 0);
+    }
     berth_gguf_map_close(file);
     return is_native;
 }

@@ -200,9 +200,9 @@ void model_files_close(struct model *model);
 // fingerprint.c: returns a hash of the keys that can change a computed value and, if with_weights, of the weights. Models that
 // libllama runs are not supported.
 uint64_t model_fingerprint(const struct model *model, bool with_weights);
-// Returns whether Berth's own graphs support the architecture of a file. Also returns true for a file that is not a model,
-// because model_open then reports the reason.
-bool model_is_native(const char *path);
+// Returns whether Berth's own graphs support the architecture of a file; is_pool: with several sequences (pool.h). Also returns true
+// for a file that is not a model, because model_open then reports the reason.
+bool model_is_native(const char *path, bool is_pool);
 void model_free(struct model *model);
 
 // Calls `each` for every tensor of a model with these parameters, until a call returns false.
@@ -268,6 +268,7 @@ bool rows_narrow(enum ggml_type type, const float *from, void *to, int64_t n_row
 struct session_params {
     int64_t n_ctx;                   // positions of a sequence; 0: the context of training, limited to 512 ... 4096
     int64_t n_rows;                  // rows of the cache of a pool (pool.h); 0: n_ctx, for one sequence
+    int n_seq;                       // sequences of a pool; 0: one sequence
     int64_t n_batch;                 // largest number of tokens per graph; 0: min(512, n_ctx)
     enum ggml_type cache_k, cache_v; // types of keys and values
     bool no_flash;                   // attention without flash attention, as separate products
@@ -407,16 +408,20 @@ bool weights_place(struct model *model, const struct model_devices *devices, boo
 // ---- speed (speed.c) ----
 
 struct device_speed {
-    double bytes[GGML_TYPE_COUNT]; // [type] weight bytes per second with one column; 0: unknown
+    double bytes[GGML_TYPE_COUNT]; // [type] weight bytes per second with n_seq columns; 0: unknown
     double node;                   // seconds per small op
 };
 struct model_speed {
     struct device_speed *devices; // [n]
     int n;
+    int64_t n_seq; // sequences that generate a token in each step
 };
-bool model_speed_measure(const struct model *model, struct model_devices *devices, struct model_speed *speed);
+#define SPEED_TRIAL_SIZE ((uint64_t) 64 << 20) // bytes of the largest model whose speed is measured instead of predicted
+bool model_speed_measure(
+    const struct model *model, const struct model_devices *devices, int64_t n_seq, struct model_speed *speed);
 void model_speed_fini(struct model_speed *speed);
-// Predicts the decode speed in tokens per second with half of the context filled. Requires session_reserve. 0: unknown.
+// Predicts the decode speed in tokens per second, of all n_seq sequences together, with half of each context filled. Requires
+// session_reserve. 0: unknown.
 double model_speed_predict(const struct model_speed *speed, const struct session *session);
 // Measures this speed by generating tokens. The session must be at position 0 and not plan_only. Returns 0 after an error.
 double model_speed_trial(struct session *session, struct model_error *error);
@@ -467,6 +472,8 @@ struct sampler {
 
 void sampler_init(struct sampler *sampler, float temperature, int64_t top_k, float top_p, uint64_t seed);
 void sampler_seed(struct sampler *sampler, uint64_t seed);
+// Returns a seed below 10^9 from the clock, another one for each call.
+int64_t sampler_seed_new(void);
 void sampler_fini(struct sampler *sampler);
 // Allocates the memory for n logits, which sampler_pick otherwise allocates when it is first needed. False: out of memory.
 bool sampler_reserve(struct sampler *sampler, int64_t n);

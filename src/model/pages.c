@@ -318,10 +318,14 @@ void pages_learn(struct pages *p, int seq, const int32_t *tokens, int64_t n) {
 void pages_end(struct pages *p, int seq) {
     p->clock++;
     for (int64_t i = p->n_of[seq]; i-- > 0;) {
-        struct page *x = &p->list[table_of(p, seq)[i]];
+        const int32_t page = table_of(p, seq)[i];
+        struct page *x = &p->list[page];
         x->n_refs--;
         p->n_used -= x->n_refs == 0;
         x->used_at = p->clock;
+        if (p->params.no_keep && x->n_refs == 0 && x->is_known) { // no known page follows: it would use this one
+            known_drop(p, page);
+        }
         if (is_free(x)) {
             x->before = NONE;
         }

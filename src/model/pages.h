@@ -26,6 +26,7 @@ struct pages_params {
     int64_t n_pages; // places
     int64_t n_ctx;   // largest number of positions of a sequence
     int n_seq;       // largest number of sequences
+    bool no_keep;    // a page that no sequence uses is free: no page is kept
 };
 
 // A page moves to another place: its rows must be copied.
@@ -57,7 +58,7 @@ bool pages_add(struct pages *pages, int seq, int64_t *n_moves);
 const struct page_move *pages_moves(const struct pages *pages);
 // The first n positions of the sequence are computed, for these tokens. Complete pages become known.
 void pages_learn(struct pages *pages, int seq, const int32_t *tokens, int64_t n);
-// Ends the sequence. Its known pages are kept.
+// Ends the sequence. Its known pages are kept, unless no_keep.
 void pages_end(struct pages *pages, int seq);
 
 // Row of the cache that holds a position of a sequence.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// pool.c: several sequences in one cache (pool.h).
+// pool.c: several sequences in one cache (pool.h): what all pools share, and the pool of Berth's own graphs.
 //
-// The session of a pool owns the cache, the scheduler and the graph. Its cache has n_rows rows in every layer, also in layers with a
+// The session of a native pool owns the cache, the scheduler and the graph. Its cache has n_rows rows in every layer, also in layers with a
 // window: the mask of a token hides the rows outside its window. The graph is built again when the number of tokens or of results
 // changes, or when the step attends to more rows (in multiples of KV_STEP). It always has the nodes and edges of a graph that
 // pool_new reserved, and no larger extent. So neither building nor computing it allocates (berth-sched.h).
@@ -12,19 +12,15 @@
 
 #include <inttypes.h>
 
+const struct pool_ops *pool_ops_of(const struct model *model) {
+    return model->engine == &engine_llama ? &pool_llama : &pool_native;
+}
+
 // ---- creation ----
 
-static bool params_check(
-    const struct model *model, const struct model_devices *devices, const struct pool_params *p, struct model_error *error) {
+static bool params_check(const struct model_devices *devices, const struct pool_params *p, struct model_error *error) {
     if (devices->shares != NULL) {
         return model_fail(error, "several sequences are not supported on a composite device, which divides every page");
-    }
-    if (model->engine != &engine_native) {
-        return model_fail(error, "several sequences require Berth's own graphs, but %s runs this model", model->engine->name);
-    }
-    if ((model->params.desc->has & ARCH_STATE) != 0) {
-        return model_fail(
-            error, "several sequences are not supported for %s: its state is not a cache of positions", model->params.arch);
     }
     if (p->n_page < 1 || p->n_rows < p->n_page || p->n_rows % p->n_page != 0 || p->n_rows / p->n_page > INT32_MAX) {
         return model_fail(
@@ -39,44 +35,12 @@ static bool params_check(
     return true;
 }
 
-static bool graph_make(struct pool *p, struct graph_shape shape, struct model_error *error) {
-    p->shape = (struct graph_shape){0};
-    shape.n_seq = 1;
-    shape.all_outputs = shape.is_embedding;
-    if (!native_graph_build(p->session, &shape, error)) {
-        return false;
-    }
-    p->shape = shape;
-    return true;
-}
-
-// Reserves the graphs of one token and of the largest batch, because their nodes may differ, for logits and for embeddings.
-static bool graphs_reserve(struct pool *p, struct model_error *error) {
-    struct session *s = p->session;
-    for (int d = 0; d < s->devices->n; d++) {
-        s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size, .cache = s->caches[d].size};
-    }
-    for (int i = 0; i < 4; i++) {
-        const bool is_large = i >= 2;
-        const struct graph_shape shape = {.n_tokens = is_large ? s->params.n_batch : 1,
-            .n_kv = p->params.n_rows,
-            .n_out = is_large ? p->params.n_seq : 1,
-            .is_embedding = i % 2 == 0};
-        if (!graph_make(p, shape, error) || !native_graph_reserve(s, error)) {
-            return false;
-        }
-    }
-    for (int d = 0; !s->params.plan_only && d < s->devices->n; d++) {
-        s->memory[d].compute = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[d]);
-    }
-    return true;
-}
-
 static bool arrays_make(struct pool *p, struct model_error *error) {
     const struct pages_params pages = {.n_page = p->params.n_page,
         .n_pages = p->params.n_rows / p->params.n_page,
         .n_ctx = p->params.n_ctx,
-        .n_seq = p->params.n_seq};
+        .n_seq = p->params.n_seq,
+        .no_keep = !p->ops->keeps_pages};
     const size_t n = (size_t) p->params.n_batch;
     p->pages = pages_new(&pages);
     p->tokens = berth_malloc(n * sizeof *p->tokens);
@@ -87,15 +51,14 @@ static bool arrays_make(struct pool *p, struct model_error *error) {
     if (p->pages == NULL || p->tokens == NULL || p->pos == NULL || p->seq == NULL || p->rows == NULL || p->out == NULL) {
         return model_fail(error, "out of memory for batches of %zu tokens and %" PRId64 " pages", n, pages.n_pages);
     }
-    // Host memory of pages and batches, and of the session (the graph's own memory is allocated with the first graph).
     p->session->memory[p->session->devices->n - 1].work +=
-        pages_size(&pages) + n * (3 * sizeof *p->tokens + sizeof *p->rows) + ggml_get_mem_size(p->session->graph_ctx);
+        pages_size(&pages) + n * (3 * sizeof *p->tokens + sizeof *p->rows) + (size_t) p->params.n_seq * sizeof *p->out;
     return true;
 }
 
 struct pool *pool_new(
     const struct model *model, const struct model_devices *devices, const struct pool_params *params, struct model_error *error) {
-    if (!params_check(model, devices, params, error)) {
+    if (!params_check(devices, params, error)) {
         return NULL;
     }
     struct pool *p = berth_calloc(1, sizeof *p);
@@ -105,13 +68,15 @@ struct pool *pool_new(
     }
     const struct session_params session = {.n_ctx = params->n_ctx,
         .n_rows = params->n_rows,
+        .n_seq = params->n_seq,
         .n_batch = params->n_batch,
         .cache_k = params->cache_k,
         .cache_v = params->cache_v,
         .plan_only = params->plan_only};
     p->params = *params;
+    p->ops = pool_ops_of(model);
     p->session = session_new(model, devices, &session, error);
-    if (p->session == NULL || !graphs_reserve(p, error) || !arrays_make(p, error)) {
+    if (p->session == NULL || !p->ops->reserve(p, error) || !arrays_make(p, error)) {
         pool_free(p);
         return NULL;
     }
@@ -133,31 +98,35 @@ void pool_free(struct pool *p) {
     berth_free(p);
 }
 
-// ---- pages ----
+// ---- sequences ----
 
-// Copies the rows of a page to another place of the same cache tensor.
-static void rows_move(const struct pool *p, struct ggml_tensor *cache, const struct page_move *move) {
-    if (cache == NULL) {
-        return;
+struct pages_prefix pool_find(const struct pool *p, const int32_t *tokens, int64_t n) {
+    const struct pages_prefix none = {.sharer = -1};
+    if (!p->can_share) {
+        return none;
     }
-    const size_t size = (size_t) p->params.n_page * cache->nb[1];
-    struct ggml_tensor from = *cache;
-    from.ne[1] = p->params.n_page;
-    from.nb[2] = size;
-    from.nb[3] = size;
-    struct ggml_tensor to = from;
-    from.data = (char *) cache->data + (size_t) move->from * size;
-    to.data = (char *) cache->data + (size_t) move->to * size;
-    ggml_backend_tensor_copy(&from, &to);
+    const struct pages_prefix found = pages_find(p->pages, tokens, n);
+    const bool is_usable = found.n_shared == 0 || p->ops->prefix_check == NULL || p->ops->prefix_check(p, found.sharer);
+    return is_usable ? found : none;
 }
 
-static void pages_move(const struct pool *p, int64_t n_moves) {
-    const struct page_move *moves = pages_moves(p->pages);
-    for (int64_t i = 0; i < n_moves; i++) {
-        for (int64_t layer = 0; layer < p->session->model->params.n_layer; layer++) {
-            rows_move(p, p->session->k[layer], &moves[i]);
-            rows_move(p, p->session->v[layer], &moves[i]);
-        }
+void pool_start(struct pool *p, int seq, const int32_t *tokens, const struct pages_prefix *prefix) {
+    pages_start(p->pages, seq, tokens, prefix->n_cached);
+    if (p->ops->start != NULL) {
+        p->ops->start(p, seq, prefix);
+    }
+}
+
+void pool_learn(struct pool *p, int seq, const int32_t *tokens, int64_t n) {
+    if (p->can_share) {
+        pages_learn(p->pages, seq, tokens, n);
+    }
+}
+
+void pool_end(struct pool *p, int seq) {
+    pages_end(p->pages, seq);
+    if (p->ops->end != NULL) {
+        p->ops->end(p, seq);
     }
 }
 
@@ -188,18 +157,24 @@ static bool run_check(const struct pool *p, const struct pool_run *r, struct mod
     return true;
 }
 
-int64_t pool_add(struct pool *p, const struct pool_run *r, struct model_error *error) {
-    if (!run_check(p, r, error)) {
-        return -1;
-    }
-    while (pages_n_positions(p->pages, r->seq) < r->pos + r->n) {
+// Gives a sequence the pages for n positions.
+static bool positions_add(struct pool *p, int seq, int64_t n, struct model_error *error) {
+    while (pages_n_positions(p->pages, seq) < n) {
         int64_t n_moves = 0;
-        if (!pages_add(p->pages, r->seq, &n_moves)) {
-            model_fail(error, "no page is free: %" PRId64 " of %" PRId64 " are in use", pages_n_used(p->pages),
+        if (!pages_add(p->pages, seq, &n_moves)) {
+            return model_fail(error, "no page is free: %" PRId64 " of %" PRId64 " are in use", pages_n_used(p->pages),
                 p->params.n_rows / p->params.n_page);
-            return -1;
         }
-        pages_move(p, n_moves);
+        for (int64_t i = 0; p->ops->page_move != NULL && i < n_moves; i++) {
+            p->ops->page_move(p, &pages_moves(p->pages)[i]);
+        }
+    }
+    return true;
+}
+
+int64_t pool_add(struct pool *p, const struct pool_run *r, struct model_error *error) {
+    if (!run_check(p, r, error) || !positions_add(p, r->seq, r->pos + r->n, error)) {
+        return -1;
     }
     const int64_t first = p->n_tokens;
     for (int64_t i = 0; i < r->n; i++) {
@@ -213,6 +188,79 @@ int64_t pool_add(struct pool *p, const struct pool_run *r, struct model_error *e
     }
     p->out[p->n_out] = (int32_t) (p->n_tokens - 1);
     return p->n_out++;
+}
+
+bool pool_decode(struct pool *p, struct model_error *error) {
+    return p->ops->decode(p, error);
+}
+
+void pool_result(const struct pool *p, int64_t i, float *out) {
+    p->ops->result(p, i, out);
+}
+
+// ---- the pool of Berth's own graphs ----
+
+static bool graph_make(struct pool *p, struct graph_shape shape, struct model_error *error) {
+    p->shape = (struct graph_shape){0};
+    shape.n_seq = 1;
+    shape.all_outputs = shape.is_embedding;
+    if (!native_graph_build(p->session, &shape, error)) {
+        return false;
+    }
+    p->shape = shape;
+    return true;
+}
+
+// Reserves the graphs of one token and of the largest batch, because their nodes may differ, for logits and for embeddings.
+static bool native_reserve(struct pool *p, struct model_error *error) {
+    struct session *s = p->session;
+    if ((s->model->params.desc->has & ARCH_STATE) != 0) {
+        return model_fail(error,
+            "several sequences are not supported for %s: its state is not a cache of positions; --llama runs it with libllama",
+            s->model->params.arch);
+    }
+    for (int d = 0; d < s->devices->n; d++) {
+        s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size, .cache = s->caches[d].size};
+    }
+    for (int i = 0; i < 4; i++) {
+        const bool is_large = i >= 2;
+        const struct graph_shape shape = {.n_tokens = is_large ? s->params.n_batch : 1,
+            .n_kv = p->params.n_rows,
+            .n_out = is_large ? p->params.n_seq : 1,
+            .is_embedding = i % 2 == 0};
+        if (!graph_make(p, shape, error) || !native_graph_reserve(s, error)) {
+            return false;
+        }
+    }
+    for (int d = 0; !s->params.plan_only && d < s->devices->n; d++) {
+        s->memory[d].compute = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[d]);
+    }
+    s->memory[s->devices->n - 1].work += ggml_get_mem_size(s->graph_ctx);
+    p->can_share = true;
+    return true;
+}
+
+// Copies the rows of a page to another place of the same cache tensor.
+static void rows_move(const struct pool *p, struct ggml_tensor *cache, const struct page_move *move) {
+    if (cache == NULL) {
+        return;
+    }
+    const size_t size = (size_t) p->params.n_page * cache->nb[1];
+    struct ggml_tensor from = *cache;
+    from.ne[1] = p->params.n_page;
+    from.nb[2] = size;
+    from.nb[3] = size;
+    struct ggml_tensor to = from;
+    from.data = (char *) cache->data + (size_t) move->from * size;
+    to.data = (char *) cache->data + (size_t) move->to * size;
+    ggml_backend_tensor_copy(&from, &to);
+}
+
+static void native_page_move(const struct pool *p, const struct page_move *move) {
+    for (int64_t layer = 0; layer < p->session->model->params.n_layer; layer++) {
+        rows_move(p, p->session->k[layer], move);
+        rows_move(p, p->session->v[layer], move);
+    }
 }
 
 // Shows n positions from `pos` on of a sequence in a row of a mask.
@@ -270,7 +318,7 @@ static void inputs_set(struct pool *p) {
     mask_set(p, in->window, p->session->model->params.n_window);
 }
 
-bool pool_decode(struct pool *p, struct model_error *error) {
+static bool native_decode(struct pool *p, struct model_error *error) {
     struct session *s = p->session;
     const int64_t n_seen = (pages_top(p->pages) * p->params.n_page + KV_STEP - 1) / KV_STEP * KV_STEP;
     const struct graph_shape shape = {.n_tokens = p->n_tokens,
@@ -297,8 +345,17 @@ bool pool_decode(struct pool *p, struct model_error *error) {
     return true;
 }
 
-void pool_result(const struct pool *p, int64_t i, float *out) {
+static void native_result(const struct pool *p, int64_t i, float *out) {
     const struct ggml_tensor *result = p->session->in.result;
     const size_t size = (size_t) result->ne[0] * sizeof *out;
     ggml_backend_tensor_get(result, out, (size_t) i * size, size);
 }
+
+const struct pool_ops pool_native = {
+    .keeps_pages = true,
+    .is_deterministic = true,
+    .reserve = native_reserve,
+    .page_move = native_page_move,
+    .decode = native_decode,
+    .result = native_result,
+};

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 struct sample_entry {
     float logit;
@@ -41,6 +42,10 @@ void sampler_seed(struct sampler *s, uint64_t seed) {
     for (int i = 0; i < 4; i++) {
         s->state[i] = random_seed(&seed);
     }
+}
+
+int64_t sampler_seed_new(void) {
+    return (int64_t) (((uint64_t) time(NULL) * 1000003 + (uint64_t) ggml_time_us()) % 1000000000);
 }
 
 void sampler_init(struct sampler *s, float temperature, int64_t top_k, float top_p, uint64_t seed) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// speed.c: predicts the decode speed of a model from measurements of its devices. Decode reads every weight once per token, which
-// takes most of the time. Each type of weights is measured with matrix-vector products in the shapes of the model. The measured
+// speed.c: predicts the decode speed of a model from measurements of its devices. Decode reads every weight once per step, which
+// takes most of the time. Each type of weights is measured with products in the shapes of the model, with one column per
+// sequence. The measured
 // weights exceed the processor's caches, unless the model is smaller. Every other op is assumed to take as long as a sum or a norm
 // of a vector.
 // The prediction is inaccurate for a model of a few MiB, where a third of the time is spent outside the products. model_speed_trial
@@ -11,6 +12,7 @@
 #include "model/model.h"
 #include "model/speed_test.h"
 
+#include <math.h>
 #include <string.h>
 
 #define N_PRODUCTS 256 // largest number of products per test
@@ -22,14 +24,21 @@
 
 // ---- weights read per token ----
 
+// Returns how many of n experts a step of n_seq tokens reads, if each token selects n_used of them at random.
+static int64_t experts_per_step(int64_t n, int64_t n_used, int64_t n_seq) {
+    return (int64_t) round((double) n * (1 - pow(1 - (double) n_used / (double) n, (double) n_seq)));
+}
+
 // Counts the rows of all selected experts.
-static int64_t rows_per_token(const struct model *m, const struct model_weight *w) {
+static int64_t rows_per_step(const struct model *m, const struct model_weight *w, int64_t n_seq) {
     const bool is_multiplied = w->layer >= 0 || (m->is_tied && w->slot == &m->token_embd);
     if (w->is_vector || !is_multiplied || w->slot == &m->position_embd || w->file->ne[1] < 2) {
         return 0;
     }
     const bool is_experts = w->file->ne[2] > 1 && m->params.n_expert > 0;
-    return w->file->ne[1] * w->file->ne[2] / (is_experts ? m->params.n_expert : 1) * (is_experts ? m->params.n_expert_used : 1);
+    const int64_t n_rows = w->file->ne[1] * w->file->ne[2];
+    return is_experts ? n_rows / m->params.n_expert * experts_per_step(m->params.n_expert, m->params.n_expert_used, n_seq)
+                      : n_rows;
 }
 
 // ---- tests ----
@@ -54,7 +63,7 @@ static struct sizes test_sizes(ggml_backend_t backend) {
 }
 
 // Returns bytes per second; 0: unknown.
-static double type_speed(const struct model *m, ggml_backend_t backend, enum ggml_type type) {
+static double type_speed(const struct model *m, ggml_backend_t backend, int64_t n_seq, enum ggml_type type) {
     const struct sizes sizes = test_sizes(backend);
     struct speed_test test;
     if (!speed_test_init(&test, N_PRODUCTS)) {
@@ -66,7 +75,7 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
     for (size_t i = 0; i < m->n_weights && size < sizes.all && n_products < N_PRODUCTS; i++) {
         const struct model_weight *w = &m->weights[i];
         const size_t row = ggml_row_size(type, w->file->ne[0]);
-        const int64_t all = w->file->type == type ? rows_per_token(m, w) : 0;
+        const int64_t all = w->file->type == type ? rows_per_step(m, w, n_seq) : 0;
         const int64_t most = row > 0 && row < sizes.matrix ? (int64_t) (sizes.matrix / row) : 1;
         const int64_t n = min_i64(all, most);
         if (n == 0) {
@@ -77,7 +86,7 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
             piece = 0;
         }
         struct ggml_tensor *a = ggml_new_tensor_2d(test.ctx, type, w->file->ne[0], n);
-        struct ggml_tensor *x = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, w->file->ne[0]);
+        struct ggml_tensor *x = ggml_new_tensor_2d(test.ctx, GGML_TYPE_F32, w->file->ne[0], n_seq);
         ggml_build_forward_expand(graph, ggml_mul_mat(test.ctx, a, x));
         size += row * (size_t) n;
         piece += row * (size_t) n;
@@ -88,14 +97,15 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
     return seconds > 0 ? (double) size / seconds : 0;
 }
 
-bool model_speed_measure(const struct model *m, struct model_devices *devices, struct model_speed *speed) {
+bool model_speed_measure(const struct model *m, const struct model_devices *devices, int64_t n_seq, struct model_speed *speed) {
     speed->n = devices->n;
+    speed->n_seq = n_seq;
     speed->devices = berth_calloc((size_t) devices->n, sizeof *speed->devices);
     for (int d = 0; speed->devices != NULL && d < devices->n; d++) {
         for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-            speed->devices[d].bytes[t] = type_speed(m, devices->backend[d], (enum ggml_type) t);
+            speed->devices[d].bytes[t] = type_speed(m, devices->backend[d], n_seq, (enum ggml_type) t);
         }
-        speed->devices[d].node = speed_test_chain(devices->backend[d], N_SMALL, m->params.n_embd) / N_SMALL;
+        speed->devices[d].node = speed_test_chain(devices->backend[d], N_SMALL, m->params.n_embd * n_seq) / N_SMALL;
     }
     return speed->devices != NULL;
 }
@@ -167,10 +177,12 @@ double model_speed_predict(const struct model_speed *speed, const struct session
         const struct device_speed *measured = &speed->devices[d];
         double bytes = 0, reading = 0;
         int n_attention = 0;
-        const double attention = measured->node > 0 ? attention_seconds(s, s->devices->backend[d], &n_attention) : 0;
+        const double attention =
+            measured->node > 0 ? (double) speed->n_seq * attention_seconds(s, s->devices->backend[d], &n_attention) : 0;
         for (size_t i = 0; i < m->n_weights; i++) {
             const struct model_weight *w = &m->weights[i];
-            const double size = (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) rows_per_token(m, w);
+            const double size =
+                (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) rows_per_step(m, w, speed->n_seq);
             if (size == 0 || m->layer_device[w->layer >= 0 ? w->layer : m->params.n_layer] != d) {
                 continue;
             }
@@ -187,10 +199,10 @@ double model_speed_predict(const struct model_speed *speed, const struct session
             }
         }
         // If attention was not measured, the filled half of the cache counts like weights.
-        const double cache = attention > 0 ? 0 : (double) s->memory[d].cache / 2;
+        const double cache = attention > 0 ? 0 : (double) speed->n_seq * (double) s->memory[d].cache / 2;
         seconds += bytes > 0 ? reading * (1 + cache / bytes) : 0;
     }
-    return seconds > 0 ? 1 / seconds : 0;
+    return seconds > 0 ? (double) speed->n_seq / seconds : 0;
 }
 
 // ---- trial ----

@@ -4,6 +4,7 @@
 #include "model/workbench.h"
 #include "model/vocab.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #ifdef __GLIBC__
 #    include <malloc.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define SHIPPED "tales-q8_0.gguf"
@@ -31,23 +33,31 @@ bool work_is_stopped(const struct work_watch *watch) {
     return watch->is_stopped != NULL && watch->is_stopped(watch->user);
 }
 
-// Both paths are relative to the program's folder, because the installation may be moved.
-static bool shipped_find(char path[4096]) {
-    static const char *const places[] = {BERTH_MODELS, "../models"};
-    char program[4096];
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0) {
-        return false;
-    }
-    program[n] = '\0';
-    *strrchr(program, '/') = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const int size = snprintf(path, 4096, "%s/%s/" SHIPPED, program, places[i]);
+static bool shipped_find_at(const char *file, const char *const *places, char path[4096]) {
+    const char *slash = strrchr(file, '/');
+    for (size_t i = 0; slash != NULL && places[i] != NULL; i++) {
+        const int size = snprintf(path, 4096, "%.*s/%s/" SHIPPED, (int) (slash - file), file, places[i]);
         if (size > 0 && size < 4096 && access(path, R_OK) == 0) {
             return true;
         }
     }
     return false;
+}
+
+// All paths are relative to the folder of the program or of the library libberth, because the installation may be moved.
+static bool shipped_find(char path[4096]) {
+    static const char *const from_program[] = {BERTH_MODELS, "../models", NULL};
+    static const char *const from_library[] = {BERTH_MODELS_LIB, "../models", "../../models", NULL};
+    char program[4096];
+    Dl_info info;
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n > 0) {
+        program[n] = '\0';
+        if (shipped_find_at(program, from_program, path)) {
+            return true;
+        }
+    }
+    return dladdr(from_library, &info) != 0 && info.dli_fname != NULL && shipped_find_at(info.dli_fname, from_library, path);
 }
 
 bool workbench_path(const struct model_options *o, char path[4096], struct model_error *error) {
@@ -59,13 +69,17 @@ bool workbench_path(const struct model_options *o, char path[4096], struct model
 }
 
 struct model *workbench_model(const char *path, const struct model_options *o, struct model_error *error) {
-    if (!o->by_llama && (!o->may_llama || model_is_native(path))) {
+    if (!o->by_llama && (!o->may_llama || model_is_native(path, o->is_pool))) {
         return (o->no_mmap ? model_open_read : model_open)(path, error);
     }
     struct model_error why = {""};
     struct model *model = model_open_llama(path, o->no_mmap, &why);
     if (model == NULL && !o->by_llama) { // the message begins with the reason why Berth cannot run the model
-        model_free(model_open(path, error));
+        struct model *native = model_open(path, error);
+        if (native != NULL) {
+            model_fail(error, "%s: several sequences of architecture '%s' require libllama", path, native->params.arch);
+        }
+        model_free(native);
     }
     if (model == NULL) {
         const size_t n = strlen(error->text);
@@ -93,7 +107,7 @@ static bool model_load(struct workbench *w, const struct model_options *o, struc
     if (o->set_limits != NULL && !o->set_limits(&w->devices, o->set_limits_user)) {
         return model_fail(error, "out of memory for the memory limits of devices");
     }
-    return model_place(w->model, &w->devices, o->plan_only, o->progress, NULL, error);
+    return model_place(w->model, &w->devices, o->plan_only, o->progress, o->progress_user, error);
 }
 
 bool workbench_open(struct workbench *w, const struct model_options *o, struct model_error *error) {
@@ -143,6 +157,24 @@ bool workbench_vocab_open(struct workbench *w, struct model_error *error) {
     struct model_error why = {""};
     w->vocab = vocab_of_model(w->model, &why);
     return w->vocab != NULL || model_fail(error, "%s: %s", w->path, why.text);
+}
+
+static bool type_find(const char *name, size_t size, enum ggml_type *out) {
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        const char *type = ggml_type_name((enum ggml_type) i);
+        if (ggml_blck_size((enum ggml_type) i) > 0 && strlen(type) == size && strncasecmp(name, type, size) == 0) {
+            *out = (enum ggml_type) i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool workbench_cache_type(struct model_options *o, const char *text) {
+    const size_t n = strcspn(text, ",");
+    const char *second = text[n] == ',' ? text + n + 1 : text;
+    o->has_cache_type = true;
+    return type_find(text, n, &o->cache_k) && type_find(second, strlen(second), &o->cache_v);
 }
 
 struct session_params workbench_session_params(const struct model_options *o) {

@@ -18,6 +18,7 @@ struct model_options {
     bool by_best;                   // --split auto: cluster_choose sets by_tensor if that is predicted to be faster
     bool by_llama;                  // libllama runs the model, whatever its architecture
     bool may_llama;                 // if Berth does not support the architecture of the model, libllama runs the model
+    bool is_pool;                   // several sequences (pool.h): libllama also runs architectures with a state
     bool all_outputs, is_embedding; // as in session_params
     size_t compute_limit;           // as in session_params
     int64_t n_host;                 // the first n_host layers stay on the host
@@ -25,6 +26,7 @@ struct model_options {
     bool (*set_limits)(struct model_devices *devices, const void *user);
     const void *set_limits_user;
     berth_gguf_progress_t progress; // reports the progress of loading; may return false to stop; NULL: none
+    void *progress_user;            // argument of progress
 };
 
 // Callbacks for long work. Each may be NULL.
@@ -57,6 +59,8 @@ bool workbench_lora_add(struct workbench *w, const char *text, struct model_erro
 // Splits "FILE" or "FILE:SCALE" and checks that the file is readable.
 bool lora_parse(const char *text, char path[4096], float *scale, struct model_error *error);
 bool workbench_vocab_open(struct workbench *w, struct model_error *error);
+// Sets the cache types from "q8_0", or from "q8_0,f16" for keys and values. False: the text is not this.
+bool workbench_cache_type(struct model_options *options, const char *text);
 struct session_params workbench_session_params(const struct model_options *options);
 bool workbench_session_open(struct workbench *w, const struct model_options *options, struct model_error *error);
 void workbench_close(struct workbench *w);

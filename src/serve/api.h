@@ -17,6 +17,7 @@
 #define API_MAX_CHOICES 8         // answers of one request
 #define API_MAX_TOP_LOGPROBS 20   // alternatives per token
 #define API_MAX_SCHEMA_SIZE 32768 // bytes of a JSON schema
+#define API_MAX_TOOLS 128         // tools of a request, and calls of a message
 #define API_MAX_TEMPERATURE 2.0
 #define API_RETRY_S 5 // Retry-After if nothing better is known
 
@@ -46,10 +47,20 @@ struct api_input {
     size_t n_tokens;
 };
 
+// A function that the model may call.
+struct api_tool {
+    const char *name;       // letters, digits, _ and -
+    const char *text;       // all of it as JSON
+    const char *parameters; // their JSON schema
+    bool is_strict;         // the arguments must match the schema
+};
+
+enum api_tool_choice { API_TOOLS_AUTO, API_TOOLS_NONE, API_TOOLS_REQUIRED };
+
 struct api_request {
     enum api_kind kind;
-    const char *model;             // NULL: not given
-    struct chat_message *messages; // [n_messages] API_CHAT
+    const char *model;          // NULL: not given
+    struct chat_turn *messages; // [n_messages] API_CHAT
     size_t n_messages, messages_room;
     struct api_input *inputs; // [n_inputs] prompts, or texts to embed
     size_t n_inputs, inputs_room;
@@ -65,6 +76,12 @@ struct api_request {
     const char *schema; // [schema_size] the JSON schema that the answer must match; NULL: any text
     size_t schema_size;
     bool is_stream, has_stream_usage, is_base64;
+    struct api_tool *tools; // [n_tools]
+    size_t n_tools, tools_room;
+    enum api_tool_choice choice; // API_TOOLS_REQUIRED: `schema` is that of the call
+    const char *choice_name;     // of the only function that may be called; NULL: any
+    bool is_one_call;            // the answer has at most one call
+    size_t tools_size;           // bytes of JSON texts of tools and calls
 
     struct berth_arrays memory; // texts
     int32_t *tokens;            // [n_tokens] tokens of all inputs
@@ -98,6 +115,11 @@ bool api_field_read(struct api_parser *p, const char *name, size_t size);
 bool api_read_messages(struct api_parser *p);
 bool api_read_inputs(struct api_parser *p);
 bool api_read_response_format(struct api_parser *p);
+// api_tools.c: the same for tools. api_read_calls reads the calls of a message. api_tools_check follows when all parameters are read.
+bool api_read_tools(struct api_parser *p);
+bool api_read_tool_choice(struct api_parser *p);
+bool api_read_calls(struct api_parser *p, struct chat_turn *turn);
+bool api_tools_check(struct api_parser *p);
 // Fails with status 400, and with p->name as the parameter.
 bool api_refuse(struct api_parser *p, const char *fmt, ...) BERTH_PRINTF(2, 3);
 // Fails with the message of the JSON reader.
@@ -122,6 +144,25 @@ struct api_usage {
     int64_t n_prompt, n_cached, n_made;
 };
 
+// A call of a tool in an answer.
+struct api_call {
+    char id[64];
+    char *name, *arguments; // own memory; the arguments are JSON
+};
+void api_call_fini(struct api_call *call);
+
+// The next part of an answer with tools: a call, or text.
+struct api_part {
+    size_t n_used;    // bytes of the answer; 0: the next part is not complete yet, or the answer has ended
+    const char *text; // [n_text] if call.name is NULL; may be empty
+    size_t n_text;
+    struct api_call call; // the caller frees it; it has no id
+};
+// Finds the first part of the n bytes. is_end: no more bytes follow. has_calls: a call was before them. Blanks around calls are dropped. A
+// call that is not valid is text. False: out of memory.
+bool api_answer_divide(
+    const struct chat_tools *tools, const char *text, size_t n, bool is_end, bool has_calls, struct api_part *part);
+
 // One answer, or a part of it.
 struct api_choice {
     int index;
@@ -131,6 +172,8 @@ struct api_choice {
     size_t first_logprob;            // the part begins with this entry
     int64_t text_off;                // characters of the answer before the entry
     bool is_first;                   // first part of a stream
+    const struct api_call *calls;    // [n_calls]
+    int n_calls, first_call;         // first_call: calls in earlier parts
     enum engine_end end;             // ENGINE_RUNNING: more parts follow
 };
 

@@ -221,6 +221,13 @@ static bool read_modalities(struct api_parser *p) {
     return p->json->status == GGML_STATUS_SUCCESS || api_refuse_json(p);
 }
 
+static bool read_parallel_calls(struct api_parser *p) {
+    bool is_parallel = true;
+    const bool ok = berth_json_bool(p->json, &is_parallel);
+    p->r->is_one_call = !is_parallel;
+    return ok || api_refuse_json(p);
+}
+
 // ---- the table ----
 
 #define CHAT (1u << API_CHAT)
@@ -261,15 +268,14 @@ static const struct field fields[] = {
     {"top_k", MADE, INT(0, INT32_MAX), AT(sampling.top_k)},
     {"min_p", MADE, REAL(0, 1), AT(sampling.min_p)},
     {"repeat_penalty", MADE, REAL(1e-6, 1e6), AT(sampling.repeat)},
-    // Without tools, tool_choice and parallel_tool_calls have no effect.
-    {"tools", CHAT, .how = FIELD_REFUSE},
+    {"tools", CHAT, READ(api_read_tools)},
+    {"tool_choice", CHAT, READ(api_read_tool_choice)},
+    {"parallel_tool_calls", CHAT, READ(read_parallel_calls)},
     {"functions", CHAT, .how = FIELD_REFUSE},
     {"audio", CHAT, .how = FIELD_REFUSE},
     {"web_search_options", CHAT, .how = FIELD_REFUSE},
     {"echo", TEXT, .how = FIELD_REFUSE},
     {"suffix", TEXT, .how = FIELD_REFUSE},
-    {"tool_choice", CHAT, .how = FIELD_IGNORE},
-    {"parallel_tool_calls", CHAT, .how = FIELD_IGNORE},
     {"function_call", CHAT, .how = FIELD_IGNORE},
     {"user", ALL, .how = FIELD_IGNORE},
     {"store", CHAT, .how = FIELD_IGNORE},

@@ -17,7 +17,8 @@ static bool role_find(struct berth_json_text name, enum chat_role *role) {
     static const struct {
         const char *name;
         enum chat_role role;
-    } roles[] = {{"system", CHAT_SYSTEM}, {"developer", CHAT_SYSTEM}, {"user", CHAT_USER}, {"assistant", CHAT_ASSISTANT}};
+    } roles[] = {{"system", CHAT_SYSTEM}, {"developer", CHAT_SYSTEM}, {"user", CHAT_USER}, {"assistant", CHAT_ASSISTANT},
+        {"tool", CHAT_USER}};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
         if (berth_json_is(name, roles[i].name)) {
             *role = roles[i].role;
@@ -92,34 +93,34 @@ static bool content_read(struct api_parser *p, const char **out) {
     return *out != NULL;
 }
 
-// The members of a message other than role and content are ignored, except calls of tools.
-static bool message_member_read(struct api_parser *p, struct berth_json_text key, struct chat_message *m, bool *has_role) {
+// The members of a message other than role, content and calls are ignored. The results of tools are in the order of the calls.
+static bool message_member_read(struct api_parser *p, struct berth_json_text key, struct chat_turn *m, bool *has_role) {
     struct berth_json_text text;
     if (berth_json_is(key, "role")) {
         if (!berth_json_string(p->json, &text)) {
             return api_refuse_json(p);
         }
+        m->is_result = berth_json_is(text, "tool");
         *has_role = role_find(text, &m->role);
-        return *has_role ||
-               api_refuse(p, "messages: the role of message %zu is not system, developer, user or assistant", p->r->n_messages);
+        return *has_role || api_refuse(p, "messages: the role of message %zu is not system, developer, user, assistant or tool",
+                                p->r->n_messages);
     }
     if (berth_json_is(key, "content")) {
         return berth_json_null(p->json) || content_read(p, &m->text);
     }
-    if (berth_json_is(key, "tool_calls") && berth_json_peek(p->json) == '[' && berth_json_array(p->json) &&
-        !berth_json_next(p->json)) {
-        return list_end(p); // no calls
+    if (berth_json_is(key, "tool_calls")) {
+        return berth_json_null(p->json) || api_read_calls(p, m);
     }
-    if ((berth_json_is(key, "tool_calls") || berth_json_is(key, "function_call")) && !berth_json_null(p->json)) {
+    if (berth_json_is(key, "function_call") && !berth_json_null(p->json)) {
         return api_fail(p->error, 400, "unsupported_parameter", "messages",
-            "messages: message %zu calls a tool; tools are not supported", p->r->n_messages);
+            "messages: message %zu has a function_call, which is not supported; tool_calls are", p->r->n_messages);
     }
     return berth_json_skip(p->json) || api_refuse_json(p);
 }
 
 static bool message_read(struct api_parser *p) {
     struct api_request *r = p->r;
-    struct chat_message m = {CHAT_USER, NULL};
+    struct chat_turn m = {.role = CHAT_USER};
     struct berth_json_text key;
     bool has_role = false;
     if (r->n_messages == API_MAX_MESSAGES) {
@@ -135,6 +136,12 @@ static bool message_read(struct api_parser *p) {
     }
     if (!list_end(p)) {
         return false;
+    }
+    if (m.n_calls > 0 && m.role != CHAT_ASSISTANT) {
+        return api_refuse(p, "messages: message %zu has calls, but its role is not assistant", r->n_messages);
+    }
+    if (m.n_calls > 0 && m.text == NULL) {
+        m.text = "";
     }
     if (!has_role || m.text == NULL) {
         return api_fail(p->error, 400, "missing_required_parameter", "messages", "messages: message %zu has no %s", r->n_messages,

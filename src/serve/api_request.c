@@ -20,7 +20,7 @@ static bool chat_check(struct api_parser *p) {
     if (r->n_logprobs > 0 && !r->has_logprobs) {
         return api_refuse(p, "top_logprobs %" PRId64 " requires logprobs true", r->n_logprobs);
     }
-    return true;
+    return api_tools_check(p);
 }
 
 static bool inputs_check(struct api_parser *p) {
@@ -91,6 +91,7 @@ bool api_request_read(struct api_request *r, enum api_kind kind, const char *bod
 void api_request_fini(struct api_request *r) {
     berth_arrays_free(&r->memory);
     berth_free(r->messages);
+    berth_free(r->tools);
     berth_free(r->inputs);
     berth_free(r->stops);
     berth_free(r->tokens);

@@ -139,12 +139,39 @@ static void text_logprobs_write(struct berth_json_writer *w, const struct vocab 
 
 // ---- answers ----
 
-static const char *end_name(enum engine_end end) {
-    switch (end) {
+static const char *end_name(const struct api_choice *c) {
+    switch (c->end) {
         case ENGINE_RUNNING: return NULL;
         case ENGINE_LENGTH: return "length";
-        default: return "stop";
+        default: return c->n_calls + c->first_call > 0 ? "tool_calls" : "stop";
     }
+}
+
+// is_part: the calls are a part of a stream, so each has its index.
+static void calls_write(struct berth_json_writer *w, const struct api_choice *c, bool is_part) {
+    if (c->n_calls == 0) {
+        return;
+    }
+    berth_json_begin(w, "tool_calls", '[');
+    for (int i = 0; i < c->n_calls; i++) {
+        berth_json_begin(w, NULL, '{');
+        if (is_part) {
+            berth_json_printf(w, "'index': %d", c->first_call + i);
+        }
+        berth_json_printf(w, "'id': %s, 'type': 'function', 'function': {'name': %s, 'arguments': %s}", c->calls[i].id,
+            c->calls[i].name, c->calls[i].arguments);
+        berth_json_end(w);
+    }
+    berth_json_end(w);
+}
+
+static void content_write(struct berth_json_writer *w, const char *key, const struct api_choice *c) {
+    if (c->n_calls > 0 && c->n_text == 0) {
+        berth_json_printf(w, "'content': null");
+        return;
+    }
+    berth_json_put_key(w, key);
+    berth_json_write_text(c->text, c->n_text, w->file);
 }
 
 static void usage_write(struct berth_json_writer *w, const struct api_usage *u, bool is_embedding) {
@@ -172,7 +199,7 @@ static void choice_end(struct berth_json_writer *w, const struct api_reply *r, c
     } else {
         text_logprobs_write(w, r->vocab, c);
     }
-    berth_json_printf(w, "'finish_reason': %s", end_name(c->end));
+    berth_json_printf(w, "'finish_reason': %s", end_name(c));
     berth_json_end(w);
 }
 
@@ -189,8 +216,8 @@ void api_write_answers(
             berth_json_begin(&w, "message", '{');
             berth_json_printf(&w, "'role': 'assistant'");
         }
-        berth_json_put_key(&w, r->kind == API_CHAT ? "content" : "text");
-        berth_json_write_text(c->text, c->n_text, file);
+        content_write(&w, r->kind == API_CHAT ? "content" : "text", c);
+        calls_write(&w, c, false);
         if (r->kind == API_CHAT) {
             berth_json_printf(&w, "'refusal': null");
             berth_json_end(&w);
@@ -213,9 +240,9 @@ static void delta_write(struct berth_json_writer *w, const struct api_reply *r, 
         berth_json_printf(w, "'role': 'assistant'");
     }
     if (!is_chat || c->is_first || c->n_text > 0) {
-        berth_json_put_key(w, is_chat ? "content" : "text");
-        berth_json_write_text(c->text, c->n_text, w->file);
+        content_write(w, is_chat ? "content" : "text", c);
     }
+    calls_write(w, c, true);
     if (is_chat) {
         berth_json_end(w);
     }

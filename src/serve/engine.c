@@ -83,6 +83,11 @@ static bool params_check(const struct engine_params *p, struct model_error *erro
         return model_fail(
             error, "%d running and %d waiting requests are outside 1 ... 4096 and 1 ... %d", p->n_running, p->n_waiting, 1 << 20);
     }
+    if (p->is_deterministic && !pool_ops_of(p->model)->is_deterministic) {
+        return model_fail(error,
+            "--deterministic requires Berth's own graphs: %s runs this model, and its results depend on the other requests",
+            p->model->engine->name);
+    }
     return true;
 }
 

@@ -32,7 +32,7 @@ static void ticket_finish(struct engine *e, struct engine_ticket *t, enum engine
 
 // Ends a running ticket. Its pages are free from now on. Requires the lock.
 static void ticket_stop(struct engine *e, struct engine_ticket *t, enum engine_end end) {
-    pages_end(e->pool->pages, t->id);
+    pool_end(e->pool, t->id);
     admit_end(e->admit, t->id);
     e->running[t->id] = NULL;
     ticket_finish(e, t, end);
@@ -99,7 +99,8 @@ static int64_t common_tokens(const struct engine *e, const struct engine_ticket 
 // several answers to one prompt, would share nothing otherwise.
 static int64_t tokens_soon(const struct engine *e, const struct engine_ticket *t, int64_t n_cached) {
     int64_t n_soon = 0;
-    for (int id = 0; !t->is_embedding && id < e->params.n_running; id++) {
+    const bool can_share = e->pool->can_share && !t->is_embedding;
+    for (int id = 0; can_share && id < e->params.n_running; id++) {
         if (e->running[id] != NULL && admit_computed(e->admit, id) < e->running[id]->n_prompt) {
             n_soon = max_i64(n_soon, common_tokens(e, t, e->running[id]));
         }
@@ -111,7 +112,7 @@ static int64_t tokens_soon(const struct engine *e, const struct engine_ticket *t
 static enum admit_status ticket_admit(struct engine *e, struct engine_ticket *t, struct admit_reason *reason) {
     struct pages_prefix found = {0};
     if (!t->is_embedding) { // an embedding needs the hidden states of all tokens
-        found = pages_find(e->pool->pages, t->tokens, t->n_prompt);
+        found = pool_find(e->pool, t->tokens, t->n_prompt);
     }
     const int64_t n_soon = tokens_soon(e, t, found.n_cached);
     if (n_soon > 0) {
@@ -127,7 +128,7 @@ static enum admit_status ticket_admit(struct engine *e, struct engine_ticket *t,
         .sharer = found.sharer};
     const enum admit_status status = admit_request(e->admit, &request, &t->id, reason);
     if (status == ADMIT_YES) {
-        pages_start(e->pool->pages, t->id, t->tokens, found.n_cached);
+        pool_start(e->pool, t->id, t->tokens, &found);
         e->running[t->id] = t;
         t->state = TICKET_RUNNING;
         t->n_cached = found.n_cached;
@@ -228,7 +229,7 @@ static void embedding_add(struct engine *e, struct engine_ticket *t) {
 // Uses the result of a computed sequence.
 static void ticket_advance(struct engine *e, struct engine_ticket *t) {
     const int64_t n = admit_tokens(e->admit, t->id), pos = admit_computed(e->admit, t->id);
-    pages_learn(e->pool->pages, t->id, t->tokens, pos + n);
+    pool_learn(e->pool, t->id, t->tokens, pos + n);
     if (t->is_embedding) {
         embedding_add(e, t);
     } else if (t->result >= 0) {

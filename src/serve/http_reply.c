@@ -110,6 +110,8 @@ static void metrics_get(const struct http *h, struct metrics *m) {
     const struct service_params *p = &h->params.service->params;
     *m = (struct metrics){.model = p->model,
         .n_ctx = p->n_ctx,
+        .n_running = p->n_running,
+        .n_waiting = p->n_waiting,
         .http_size = h->size + service_size(p, p->vocab->n_tokens),
         .is_closing = h->is_closing,
         .uptime_s = (double) (ggml_time_us() - h->start_us) / 1e6,

@@ -34,6 +34,9 @@ void metrics_write(FILE *file, const struct metrics *m) {
         {"pool_used_tokens", "gauge", "Tokens of the cache in use.", (double) e->n_used},
         {"pool_promised_peak_tokens", "gauge", "Largest number of tokens promised for a future step.",
             (double) e->n_promised_peak},
+        {"context_tokens", "gauge", "Tokens of one sequence, at most.", (double) m->n_ctx},
+        {"requests_running_limit", "gauge", "Sequences that compute at the same time, at most.", m->n_running},
+        {"requests_waiting_limit", "gauge", "Sequences in the queue, at most.", m->n_waiting},
         {"uptime_seconds", "gauge", "Time since the start.", m->uptime_s},
         {"http_connections", "gauge", "Open connections.", m->n_connections},
         {"http_clients_gone_total", "counter", "Clients that left before the end of the response.", (double) m->n_gone},
@@ -54,6 +57,7 @@ void metrics_write(FILE *file, const struct metrics *m) {
         fputs("# HELP berth_waiting_reason What the first sequence of the queue waits for.\n# TYPE berth_waiting_reason gauge\n",
             file);
         fprintf(file, "berth_waiting_reason{reason=\"%s\"} 1\n", e->waiting_kind);
+        fprintf(file, "# The first sequence of the queue waits: %s.\n", e->why_waiting);
     }
     fputs("# HELP berth_http_responses_total Responses by class of status.\n# TYPE berth_http_responses_total counter\n", file);
     for (int i = 2; i < 6; i++) {

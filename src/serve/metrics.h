@@ -8,7 +8,8 @@ struct metrics {
     struct engine_stats engine;
     const char *model; // name
     int64_t n_ctx;
-    size_t http_size; // bytes that HTTP and requests use at most
+    int n_running, n_waiting; // limits
+    size_t http_size;         // bytes that HTTP and requests use at most
     bool is_closing;
     double uptime_s;
     int n_connections;

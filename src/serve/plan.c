@@ -23,6 +23,8 @@ static void http_size_set(const struct serve_question *q, const struct engine_pa
     const size_t text_size = (size_t) e->n_ctx * 16;
     q->service->n_ctx = e->n_ctx;
     q->service->n_embd = e->model->params.n_embd;
+    q->service->n_running = e->n_running;
+    q->service->n_waiting = e->n_waiting;
     q->service->n_requests = q->http->n_connections;
     q->service->n_guided = min_int(MAX_GUIDED, max_int(e->n_running, API_MAX_CHOICES));
     q->service->answers_size = ((size_t) 8 << 20) + (size_t) (e->n_running + e->n_waiting) * (size_t) e->n_ctx * 32;

@@ -3,6 +3,7 @@
 // memory, engine and HTTP together.
 #pragma once
 
+#include "model/workbench.h"
 #include "serve/engine.h"
 #include "serve/http.h"
 
@@ -33,3 +34,11 @@ struct serve_plan {
 // Sets *plan, and the limits of q->http and q->service. False: *error holds the cause, with the smallest memory that would suffice.
 bool serve_plan_find(const struct serve_question *q, struct serve_plan *plan, struct model_error *error);
 size_t serve_plan_size(const struct serve_plan *plan); // the sum
+
+// ---- plan_speed.c ----
+
+// Returns how many users have a full context at the same time, by the rule of admission. Writes why one more waits. 0: out of memory.
+int serve_plan_users(const struct serve_plan *plan, char *text, size_t size);
+// Predicts or measures the tokens per second of n_users users together, with half of each context filled. `o` opens the model. 0:
+// unknown.
+double serve_plan_speed(const struct serve_plan *plan, const struct model_options *o, int n_users, struct model_error *error);

@@ -44,12 +44,13 @@ void service_fini(struct service *s) {
 }
 
 size_t service_size(const struct service_params *p, int64_t n_vocab) {
-    // A guide has its stacks, arrays of about the same size, and a sorted copy of the vocabulary.
+    // A guide has its grammar, stacks and arrays, which are limited, and a sorted copy of the vocabulary. One more is for a grammar that
+    // is being parsed, and for a copy of stacks from which unused ones are removed.
     const size_t per_guide = SERVICE_GRAMMAR_RATIO * API_MAX_SCHEMA_SIZE + 2 * SERVICE_STACKS_SIZE + (size_t) n_vocab * 32;
     const size_t per_request =
         sizeof(struct service_slot) + sizeof(struct request) + API_MAX_CHOICES * sizeof(struct request_item);
     // One thread tokenizes one text at a time.
-    return p->answers_size + TOKENIZER_RATIO * p->max_text + (size_t) p->n_guided * per_guide +
+    return p->answers_size + TOKENIZER_RATIO * p->max_text + (size_t) (p->n_guided + 1) * per_guide +
            (size_t) p->n_requests * per_request;
 }
 
@@ -78,7 +79,7 @@ static size_t request_size(const struct request *r, size_t body_size) {
     const struct api_request *a = &r->api;
     size_t size = body_size + a->messages_room * sizeof *a->messages + a->inputs_room * sizeof *a->inputs +
                   a->stops_room * sizeof *a->stops + a->tokens_room * sizeof *a->tokens + a->biases_room * sizeof *a->biases +
-                  r->n_prompts * sizeof *r->prompts;
+                  a->tools_room * sizeof *a->tools + a->tools_size + r->n_prompts * sizeof *r->prompts;
     for (size_t i = 0; i < r->n_prompts; i++) {
         size += r->prompts[i].cap * sizeof *r->prompts[i].ids;
     }
@@ -92,6 +93,9 @@ static bool answers_reserve(struct request *r, size_t body_size, int64_t n_max, 
     size_t per_token = TOKEN_SIZE, size;
     if (r->api.has_logprobs) {
         per_token += ((size_t) r->api.n_logprobs + 1) * LOGPROB_SIZE;
+    }
+    if (r->api.n_tools > 0) {
+        per_token += TOKEN_SIZE; // the part that is not divided yet
     }
     const size_t n = r->api.kind == API_EMBEDDING ? (size_t) s->params.n_embd : (size_t) n_max;
     if (!berth_mul_ok(n, r->api.kind == API_EMBEDDING ? NUMBER_SIZE : per_token, &size) ||
@@ -121,8 +125,8 @@ static bool guide_count(struct request *r, struct api_error *error) {
     if (s->n_guided + (int) r->n_items > s->params.n_guided) {
         const int status = (int) r->n_items > s->params.n_guided ? 400 : 429;
         api_fail(error, status, "rate_limit_exceeded", "response_format",
-            "%zu answers with a schema requested, %d of %d are free", r->n_items, s->params.n_guided - s->n_guided,
-            s->params.n_guided);
+            "%zu answers with a schema or a required call requested, %d of %d are free", r->n_items,
+            s->params.n_guided - s->n_guided, s->params.n_guided);
         error->retry_s = status == 429 ? API_RETRY_S : 0;
         return false;
     }
@@ -198,6 +202,11 @@ void request_free(struct request *r) {
             engine_release(item->ticket);
         }
         berth_free(item->text);
+        berth_free(item->rest);
+        for (int k = 0; item->calls != NULL && k < item->n_calls; k++) {
+            api_call_fini(&item->calls[k]);
+        }
+        berth_free(item->calls);
         berth_free(item->embedding);
         logprobs_fini(&item->logprobs);
     }

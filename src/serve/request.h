@@ -15,8 +15,8 @@
 
 // Limits of a grammar that a request brings. The steps bound the time that one token takes in the engine's thread: a step is a byte of
 // a token at a place of the grammar, and usual schemas need a few per token of the vocabulary.
-#define SERVICE_STACKS_SIZE ((size_t) 1 << 20) // bytes of the stacks of a grammar
-#define SERVICE_GRAMMAR_RATIO 64               // bytes of a grammar per byte of its schema, at most
+#define SERVICE_STACKS_SIZE ((size_t) 1 << 20) // bytes of the stacks of a grammar, and of the arrays of its guide
+#define SERVICE_GRAMMAR_RATIO 64               // bytes of a grammar per byte of the largest schema
 #define SERVICE_STEPS_PER_TOKEN 256
 #define SERVICE_STEPS_LEAST ((uint64_t) 1 << 20)
 
@@ -26,11 +26,12 @@ struct service_params {
     const struct chat_template *chat; // NULL: the model has none
     const char *model;                // name under which the model is served
     int64_t n_ctx, n_embd;
-    int n_requests;      // requests at the same time, at most
-    int n_guided;        // requests with a grammar at the same time, at most
-    size_t answers_size; // bytes for all requests and their answers; a request reserves its part when it begins
-    size_t max_text;     // bytes of a prompt; 0: limited only by the context
-    int64_t created;     // seconds since 1970
+    int n_running, n_waiting; // limits of the engine, for metrics
+    int n_requests;           // requests at the same time, at most
+    int n_guided;             // requests with a grammar at the same time, at most
+    size_t answers_size;      // bytes for all requests and their answers; a request reserves its part when it begins
+    size_t max_text;          // bytes of a prompt; 0: limited only by the context
+    int64_t created;          // seconds since 1970
 };
 
 struct service_slot {
@@ -70,6 +71,12 @@ struct request_item {
     uint64_t seed;
     char *text; // [n_text] the answer; with is_stream unused
     size_t n_text, text_room;
+    // With tools: bytes of the answer that are not divided into text and calls yet. The calls; with is_stream only their number.
+    char *rest; // [n_rest]
+    size_t n_rest, rest_room;
+    struct api_call *calls; // [n_calls]
+    size_t calls_room;
+    int n_calls;
     int64_t n_chars; // characters of the answer so far, with is_stream
     struct logprobs logprobs;
     float *embedding; // [n_embd]

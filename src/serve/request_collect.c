@@ -64,22 +64,83 @@ static bool event_append(struct request *r, const struct api_choice *choice, con
     return ok;
 }
 
+// Writes a part of an answer as an event. choice has its text or its call, and its end.
+static bool choice_stream(struct request *r, struct request_item *item, struct api_choice choice) {
+    choice.index = (int) (item - r->items);
+    choice.logprobs = r->api.has_logprobs ? &item->logprobs : NULL;
+    choice.text_off = item->n_chars;
+    choice.is_first = !item->is_begun;
+    choice.first_call = item->n_calls;
+    const bool ok = event_append(r, &choice, NULL);
+    item->is_begun = true;
+    item->n_chars += api_chars_count(choice.text, choice.n_text);
+    item->logprobs.n = 0;
+    return ok;
+}
+
 static bool piece_stream(struct request *r, struct request_item *item, const struct engine_piece *piece) {
-    const struct api_choice choice = {.index = (int) (item - r->items),
-        .text = piece->text,
-        .n_text = piece->n_text,
-        .logprobs = r->api.has_logprobs ? &item->logprobs : NULL,
-        .text_off = item->n_chars,
-        .is_first = !item->is_begun,
-        .end = piece->end};
     if (piece->n_text == 0 && piece->n_logprobs == 0 && piece->end == ENGINE_RUNNING) {
         return true;
     }
-    const bool ok = event_append(r, &choice, NULL);
-    item->is_begun = true;
-    item->n_chars += api_chars_count(piece->text, piece->n_text);
-    item->logprobs.n = 0;
+    return choice_stream(r, item, (struct api_choice){.text = piece->text, .n_text = piece->n_text, .end = piece->end});
+}
+
+// ---- answers with tools ----
+
+static bool call_take(struct request *r, struct request_item *item, struct api_call *call) {
+    // "chatcmpl-NUMBER" is the id of the request.
+    snprintf(call->id, sizeof call->id, "call_%s_%d_%d", strchr(r->id, '-') + 1, (int) (item - r->items), item->n_calls);
+    bool ok = false;
+    if (r->api.is_stream) {
+        ok = choice_stream(r, item, (struct api_choice){.text = "", .calls = call, .n_calls = 1});
+        api_call_fini(call);
+    } else {
+        ok = BERTH_GROW(&item->calls, &item->calls_room, (size_t) item->n_calls + 1);
+        if (ok) {
+            item->calls[item->n_calls] = *call;
+        } else {
+            api_call_fini(call);
+        }
+    }
+    item->n_calls += ok;
     return ok;
+}
+
+static bool part_take(struct request *r, struct request_item *item, struct api_part *part) {
+    if (part->call.name != NULL) {
+        return call_take(r, item, &part->call);
+    }
+    if (part->n_text == 0) {
+        return true;
+    }
+    return r->api.is_stream ? choice_stream(r, item, (struct api_choice){.text = part->text, .n_text = part->n_text})
+                            : bytes_append(&item->text, &item->n_text, &item->text_room, part->text, part->n_text);
+}
+
+// Divides what the engine has made into text and calls, as far as it is complete. A call that is required begins in the prompt.
+static bool piece_divide(struct request *r, struct request_item *item, const struct engine_piece *piece) {
+    const struct chat_tools *tools = r->service->params.chat->tools;
+    const bool is_end = piece->end != ENGINE_RUNNING;
+    if (r->api.choice == API_TOOLS_REQUIRED && item->rest == NULL &&
+        !bytes_append(&item->rest, &item->n_rest, &item->rest_room, tools->call_begin, strlen(tools->call_begin))) {
+        return false;
+    }
+    if (!bytes_append(&item->rest, &item->n_rest, &item->rest_room, piece->text, piece->n_text)) {
+        return false;
+    }
+    struct api_part part = {.n_used = 1};
+    size_t at = 0;
+    for (; at < item->n_rest && part.n_used > 0; at += part.n_used) {
+        if (!api_answer_divide(tools, item->rest + at, item->n_rest - at, is_end, item->n_calls > 0, &part) ||
+            !part_take(r, item, &part)) {
+            return false;
+        }
+    }
+    if (at > 0) {
+        item->n_rest -= at;
+        memmove(item->rest, item->rest + at, item->n_rest);
+    }
+    return !is_end || !r->api.is_stream || choice_stream(r, item, (struct api_choice){.text = "", .end = piece->end});
 }
 
 static bool end_check(struct request *r, const struct engine_piece *piece) {
@@ -110,7 +171,9 @@ static bool item_poll(struct request *r, struct request_item *item) {
         return false;
     }
     bool ok = logprobs_append(&item->logprobs, &piece);
-    if (ok && r->api.is_stream) {
+    if (ok && r->api.n_tools > 0) {
+        ok = piece_divide(r, item, &piece);
+    } else if (ok && r->api.is_stream) {
         ok = piece_stream(r, item, &piece);
     } else if (ok) {
         ok = bytes_append(&item->text, &item->n_text, &item->text_room, piece.text, piece.n_text);
@@ -207,6 +270,8 @@ void request_write(const struct request *r, FILE *file) {
             .text = item->text,
             .n_text = item->n_text,
             .logprobs = r->api.has_logprobs ? &item->logprobs : NULL,
+            .calls = item->calls,
+            .n_calls = item->n_calls,
             .end = item->end};
     }
     api_write_answers(file, &r->reply, choices, (int) r->n_items, &usage);

@@ -35,13 +35,56 @@ static bool text_encode(
            api_fail(error, 500, NULL, NULL, "cannot tokenize the prompt: %s", why.text);
 }
 
+// Checks that the template has tools if the request does.
+static bool tools_check(const struct request *r, struct api_error *error) {
+    const struct service_params *p = &r->service->params;
+    bool has_tools = r->api.n_tools > 0;
+    for (size_t i = 0; i < r->api.n_messages; i++) {
+        has_tools = has_tools || r->api.messages[i].is_result || r->api.messages[i].n_calls > 0;
+    }
+    if (has_tools && p->chat->tools == NULL) {
+        return api_fail(error, 400, "unsupported_parameter", r->api.n_tools > 0 ? "tools" : "messages",
+            "the chat template of the model %s (%s) has no tools that this server knows", p->model, p->chat->name);
+    }
+    if (r->api.n_tools > 0 && r->api.is_one_call && r->api.n_stops == ENGINE_MAX_STOPS) {
+        return api_fail(error, 400, "invalid_value", "stop", "stop: at most %d texts are allowed if parallel_tool_calls is false",
+            ENGINE_MAX_STOPS - 1);
+    }
+    return true;
+}
+
+// Returns the prompt of a conversation. A call that is required has begun at its end. NULL: out of memory.
+static char *chat_text(const struct request *r) {
+    const struct service_params *p = &r->service->params;
+    const char *functions[API_MAX_TOOLS];
+    const struct chat_conversation c = {
+        .turns = r->api.messages, .n_turns = r->api.n_messages, .functions = functions, .n_functions = r->api.n_tools};
+    for (size_t i = 0; i < r->api.n_tools; i++) {
+        functions[i] = r->api.tools[i].text;
+    }
+    char *text = chat_format_tools(p->chat, &c);
+    if (text == NULL || r->api.choice != API_TOOLS_REQUIRED) {
+        return text;
+    }
+    const size_t size = strlen(text) + strlen(p->chat->tools->call_begin) + 2;
+    char *longer = berth_malloc(size);
+    if (longer != NULL) {
+        snprintf(longer, size, "%s%s\n", text, p->chat->tools->call_begin);
+    }
+    berth_free(text);
+    return longer;
+}
+
 static bool chat_encode(struct request *r, struct token_list *out, struct api_error *error) {
     const struct service_params *p = &r->service->params;
     if (p->chat == NULL) {
         return api_fail(error, 400, "no_chat_template", "messages",
             "the model %s has no chat template: use /v1/completions, or start the server with --template", p->model);
     }
-    char *text = chat_format(p->chat, r->api.messages, r->api.n_messages, true);
+    if (!tools_check(r, error)) {
+        return false;
+    }
+    char *text = chat_text(r);
     if (text == NULL) {
         return api_out_of_memory(error);
     }

@@ -20,8 +20,8 @@ static void service_wake(void *user) {
 
 // Opens the grammar of a schema, with the limits of a server.
 static bool guide_open(const struct request *r, struct text_guide *guide, struct api_error *error) {
-    const struct guide_source source = {
-        .text = r->api.schema, .size = r->api.schema_size, .name = "response_format", .is_schema = true};
+    const char *name = r->api.n_tools > 0 ? "tools" : "response_format";
+    const struct guide_source source = {.text = r->api.schema, .size = r->api.schema_size, .name = name, .is_schema = true};
     struct model_error why = {""};
     char *text = schema_to_grammar(&source, &why);
     *guide = (struct text_guide){NULL, NULL};
@@ -29,7 +29,10 @@ static bool guide_open(const struct request *r, struct text_guide *guide, struct
         guide->grammar = grammar_new(text, strlen(text), NULL, NULL, &why);
         berth_free(text);
     }
-    if (guide->grammar != NULL) {
+    if (guide->grammar != NULL && grammar_size(guide->grammar) > SERVICE_GRAMMAR_RATIO * API_MAX_SCHEMA_SIZE) {
+        model_fail(&why, "the grammar of the schema needs %zu bytes, more than the limit of %d", grammar_size(guide->grammar),
+            SERVICE_GRAMMAR_RATIO * API_MAX_SCHEMA_SIZE);
+    } else if (guide->grammar != NULL) {
         guide->grammar->max_stack_size = SERVICE_STACKS_SIZE;
         guide->grammar->max_steps = SERVICE_STEPS_LEAST + SERVICE_STEPS_PER_TOKEN * (uint64_t) r->service->params.vocab->n_tokens;
         guide->guide = guide_new(guide->grammar, r->service->params.vocab, &why);
@@ -38,7 +41,7 @@ static bool guide_open(const struct request *r, struct text_guide *guide, struct
         return true;
     }
     text_guide_close(guide);
-    return api_fail(error, 400, "invalid_schema", "response_format", "%s", why.text);
+    return api_fail(error, 400, "invalid_schema", name, "%s", why.text);
 }
 
 static bool submit_refuse(enum engine_status status, int retry_s, const struct model_error *why, struct api_error *error) {
@@ -58,17 +61,30 @@ static bool submit_refuse(enum engine_status status, int retry_s, const struct m
     return false;
 }
 
+// Sets the stop texts of an answer and returns their number. With is_one_call, the end of the first call ends the answer.
+static int stops_get(const struct request *r, const char *stops[ENGINE_MAX_STOPS]) {
+    int n = 0;
+    for (; n < (int) r->api.n_stops; n++) {
+        stops[n] = r->api.stops[n];
+    }
+    if (r->api.n_tools > 0 && r->api.is_one_call) {
+        stops[n++] = r->service->params.chat->tools->call_end;
+    }
+    return n;
+}
+
 static enum engine_status item_submit(struct request *r, struct request_item *item, struct api_error *error) {
     const struct api_request *a = &r->api;
     const struct token_list *prompt = &r->prompts[item->input];
+    const char *stops[ENGINE_MAX_STOPS];
     struct model_error why = {""};
     int retry_s = 0;
     struct engine_request e = {.tokens = prompt->ids,
         .n_tokens = (int64_t) prompt->n,
         .n_max = request_item_max(r, item->input),
         .sampling = a->sampling,
-        .stops = a->stops,
-        .n_stops = (int) a->n_stops,
+        .stops = stops,
+        .n_stops = stops_get(r, stops),
         .n_logprobs = a->has_logprobs ? (int) a->n_logprobs : -1,
         .is_embedding = a->kind == API_EMBEDDING,
         .is_retried = r->n_submitted > 0,

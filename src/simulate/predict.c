@@ -220,7 +220,7 @@ bool cluster_choose(
     text[0] = '\0';
     o->by_best = o->by_tensor = false;
     ggml_backend_load_all();
-    if (gpu_count() == 0 || o->device != NULL || o->by_llama || !model_is_native(path)) {
+    if (gpu_count() == 0 || o->device != NULL || o->by_llama || !model_is_native(path, false)) {
         return true;
     }
     struct model *model = model_open(path, error);

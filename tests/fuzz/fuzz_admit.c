@@ -6,11 +6,11 @@
 #include "fuzz/bytes.h"
 #include "support/admit_world.h"
 
-#define MAX_TURNS 200
+#define MAX_TURNS 24
 
 static struct admit_params params_read(struct bytes *b) {
-    struct admit_params p = {.n_page = 1 + (int64_t) get(b, 1) % 8, .n_pages = 1 + (int64_t) get(b, 1)};
-    p.n_ctx = 1 + (int64_t) get(b, 1);
+    struct admit_params p = {.n_page = 1 + (int64_t) get(b, 1) % 8, .n_pages = 1 + (int64_t) get(b, 1) % 48};
+    p.n_ctx = 1 + (int64_t) get(b, 1) % 48;
     p.n_running = 1 + (int) get(b, 1) % 12;
     p.n_batch = p.n_running + (int64_t) get(b, 1) % 32;
     p.n_chunk = (int64_t) get(b, 1) % 9;
@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         } else if (kind < 128) {
             world_end(&w, (int) (kind % 16) - 1);
         } else {
-            for (uint64_t k = 0; k <= kind % 8; k++) {
+            for (uint64_t k = 0; k <= kind % 4; k++) {
                 expect(world_step(&w), w.check.error);
             }
         }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # curl.sh BERTH: tests `berth serve` with the shipped model and curl: its options, the plan, answers, streams, errors, keys, limits,
-# many clients, clients that leave, SIGTERM, SIGKILL. The exit code is 77 if curl is not installed.
+# many clients, clients that leave, SIGTERM, a full disk, SIGKILL. The exit code is 77 if curl is not installed.
 
 . "$(dirname "$0")/server.sh"
 
@@ -52,8 +52,8 @@ chat='{"messages": [{"role": "user", "content": "Tell me about a ship."}], "max_
 
 # ---- the command ----
 
-refused 0 "users with a full context of 256 tokens" --plan --quiet
-refused 0 "cache 1.00 MiB for 512 tokens" --plan --quiet --parallel 2
+refused 0 "users with a full context of 1024 tokens" --plan --quiet
+refused 0 "cache 8.00 MiB for 2048 tokens" --plan --quiet --parallel 2
 refused 1 "--memory is 1048576" --plan --memory 1M
 refused 2 "--port '70000' is not an integer from 0 to 65535" --port 70000
 refused 2 "unknown --template 'nonsense'" --plan --template nonsense
@@ -62,11 +62,11 @@ refused 3 "No such file" --api-key-file "$tmp/missing"
 refused 3 "contains no key" --port 0 --api-key-file "$tmp/empty"
 # The more memory, the more tokens.
 tokens() { "$berth" serve --plan --quiet --parallel 64 --memory "$1" | sed -n 's/.* for \([0-9]*\) tokens.*/\1/p'; }
-[ "$(tokens 120M)" -lt "$(tokens 140M)" ] || fail "--memory 120M: $(tokens 120M) tokens, 140M: $(tokens 140M)"
+[ "$(tokens 160M)" -lt "$(tokens 180M)" ] || fail "--memory 160M: $(tokens 160M) tokens, 180M: $(tokens 180M)"
 
 # ---- answers ----
 
-server_start --template chatml --parallel 4 --drain 20 --deterministic
+server_start --parallel 4 --drain 20 --deterministic
 refused 3 "Address already in use" --port "$port"
 call 200 /health
 has '"status": "ok", "model": "tales-q8_0"' health
@@ -147,9 +147,12 @@ has 'berth_requests_failed_total 0' 'no request failed'
 
 # ---- SIGTERM ----
 
-curl -sS -m 60 -o "$tmp/last" -H "$json" "$url/v1/completions" -d '{"prompt": "The", "max_tokens": 240, "temperature": 0, "logit_bias": {"2": -100}}' &
+curl -sSN -m 60 -o "$tmp/last" -H "$json" "$url/v1/completions" -d '{"prompt": "The", "max_tokens": 240, "stream": true, "logit_bias": {"2": -100, "4": -100}}' &
 last=$!
-sleep 0.2
+for _ in $(seq 600); do # until the first token
+    [ ! -s "$tmp/last" ] || break
+    sleep 0.05
+done
 kill -TERM $server
 got=$(curl -sS -m 60 -o /dev/null -w '%{http_code}' -H "$json" "$url/v1/completions" -d '{"prompt": "a"}' 2> /dev/null)
 case $got in
@@ -157,14 +160,14 @@ case $got in
     *) fail "after SIGTERM: status $got" ;;
 esac
 wait $last
-grep -q '"finish_reason"' "$tmp/last" || fail "SIGTERM: the running request did not finish: $(cat "$tmp/last")"
+grep -q '^data: .DONE.' "$tmp/last" || fail "SIGTERM: the running request did not finish: $(cat "$tmp/last")"
 wait $server
 got=$?
 [ $got -eq 0 ] || fail "exit code $got after SIGTERM"
 grep -qE '^[0-9TZ:-]+ POST /v1/chat/completions 200 [0-9]+\+[0-9]+ tokens [0-9.]+ ms$' "$tmp/log" || fail "no log line in: $(cat "$tmp/log")"
 ! grep -qE 'ship|Once' "$tmp/log" || fail "the log has contents: $(cat "$tmp/log")"
 
-# ---- keys, and SIGKILL ----
+# ---- keys ----
 
 echo secret-key > "$tmp/keys"
 server_start --template chatml --api-key-file "$tmp/keys" --cors https://chat.example --alias ship --quiet
@@ -176,19 +179,57 @@ has '"id": "ship"' alias
 call 204 /v1/models -X OPTIONS -H 'Origin: https://chat.example'
 grep -qi '^access-control-allow-origin: https://chat.example' "$tmp/headers" || fail "no CORS header: $(cat "$tmp/headers")"
 [ ! -s "$tmp/log" ] || fail "--quiet: $(cat "$tmp/log")"
+server_stop
+
+# ---- a full disk: the log is lost, and nothing else ----
+
+log=/dev/full
+server_start
+for _ in 1 2 3; do
+    post 200 /v1/completions '{"prompt": "a", "max_tokens": 2}'
+done
+server_stop
+log=
+file_limit=1 # the kernel sends SIGXFSZ
+server_start
+for _ in $(seq 40); do
+    post 200 /v1/completions '{"prompt": "a", "max_tokens": 1}'
+done
+[ "$(wc -c < "$tmp/log")" -eq 1024 ] || fail "the limited log has $(wc -c < "$tmp/log") bytes"
+server_stop
+file_limit=
+
+# ---- SIGKILL with a stream and an idle connection: the port can be used at once, and no file is left ----
+
+mkdir "$tmp/home" && berth=$(realpath "$berth") && cd "$tmp/home" || exit 3
+export TMPDIR=$tmp/home HOME=$tmp/home
+server_start --template chatml
+exec 3<> "/dev/tcp/127.0.0.1/$port"
+curl -sSN -m 60 -o "$tmp/stream" -H "$json" "$url/v1/completions" \
+    -d '{"prompt": "a", "max_tokens": 240, "stream": true, "logit_bias": {"2": -100}}' 2> /dev/null &
+stream=$!
+for _ in $(seq 100); do
+    [ -s "$tmp/stream" ] && break
+    sleep 0.05
+done
 {
     kill -KILL $server
-    wait $server
+    wait $server $stream
 } 2> /dev/null
 old=$port
 "$berth" serve --port "$old" --quiet > "$tmp/start" 2> "$tmp/log" &
 server=$!
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     grep -q "listening on .*:$old" "$tmp/start" && break
+    kill -0 $server 2> /dev/null || break
     sleep 0.1
 done
 call 200 /health
+has '"status": "ok"' 'after SIGKILL'
+post 200 /v1/completions '{"prompt": "a", "max_tokens": 2}'
 server_stop
+exec 3>&-
+[ -z "$(ls -A)" ] || fail "files are left: $(ls -A)"
 
 echo "curl: $n checks, $n_bad failed"
 exit $((n_bad > 0))

@@ -50,7 +50,7 @@ static void ticket_step(struct engine_ticket *t) {
         t->end = ENGINE_STOP;
     } else {
         t->n_made++;
-        if (t->n_made == fake.n_stop) {
+        if (t->n_made == fake.n_stop || (fake.words != NULL && fake.words[t->n_made] == NULL)) {
             t->end = ENGINE_STOP;
         } else if (t->n_made == t->n_max) {
             t->end = ENGINE_LENGTH;
@@ -154,7 +154,7 @@ enum engine_status engine_submit(
         model_fail(error, "the fake engine refuses: status %d", (int) status);
         *retry_s = 7;
         pthread_mutex_unlock(&e->lock);
-        return status;
+        return status != ENGINE_OK ? status : ENGINE_FAILED;
     }
     *t = (struct engine_ticket){.next = e->tickets,
         .engine = e,
@@ -170,6 +170,7 @@ enum engine_status engine_submit(
     fake.n_submitted++;
     fake.n_active++;
     fake.n_guides += r->guide.guide != NULL;
+    fake.n_stops = r->n_stops;
     e->stats.n_requests++;
     *out = t;
     pthread_mutex_unlock(&e->lock);
@@ -182,7 +183,8 @@ void engine_read(struct engine_ticket *t, int64_t timeout_us, struct engine_piec
     *out = (struct engine_piece){
         .text = t->text, .n_prompt = t->n_prompt, .n_made = t->n_made, .end = t->end, .is_waiting = t->n_wait > 0};
     for (; t->n_read < t->n_made && out->n_text < 4000 && out->n_logprobs < 64; t->n_read++) {
-        out->n_text += (size_t) sprintf(t->text + out->n_text, " w%d", (int) t->n_read);
+        out->n_text += fake.words != NULL ? (size_t) sprintf(t->text + out->n_text, "%s", fake.words[t->n_read])
+                                          : (size_t) sprintf(t->text + out->n_text, " w%d", (int) t->n_read);
         if (t->n_logprobs >= 0) {
             struct engine_logprob *l = &t->logprobs[out->n_logprobs];
             *l = (struct engine_logprob){40 + (int32_t) t->n_read % 32, -0.5f, t->top[out->n_logprobs], t->n_logprobs};

@@ -14,8 +14,10 @@ struct fake {
     _Atomic int n_wait_steps;                 // steps before a sequence is admitted
     _Atomic int64_t n_stop;                   // tokens after which a sequence ends with ENGINE_STOP; 0: never
     int64_t n_embd;
+    const char *const
+        *words; // texts of the tokens instead of " w0", ...; after the last one, NULL, a sequence ends with ENGINE_STOP
     // Counted:
-    _Atomic int n_active, n_submitted, n_cancelled, n_guides;
+    _Atomic int n_active, n_submitted, n_cancelled, n_guides, n_stops;
 };
 extern struct fake fake;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// openai.mjs FOLDER URL KEY: calls `berth serve` with npm's openai from FOLDER/node_modules. Prints one line per failed check.
+// openai.mjs FOLDER URL KEY [tools]: calls `berth serve` with npm's openai from FOLDER/node_modules. Prints one line per failed check.
 import { createRequire } from "node:module";
 import { strict as assert } from "node:assert";
 
-const [folder, url, key] = process.argv.slice(2);
+const [folder, url, key, part] = process.argv.slice(2);
 const require = createRequire(folder + "/client.js");
 const { OpenAI } = require("openai");
 const client = new OpenAI({ baseURL: url + "/v1", apiKey: key, maxRetries: 0, timeout: 60000 });
@@ -12,7 +12,11 @@ let model = "";
 let nFailed = 0;
 let nChecks = 0;
 
+// The checks of tools need another server than the others.
 async function check(name, run) {
+  if ((part === "tools") !== name.startsWith("tools")) {
+    return;
+  }
   nChecks++;
   try {
     await run();
@@ -165,6 +169,72 @@ await check("errors", async () => {
   const other = new OpenAI({ baseURL: url + "/v1", apiKey: "wrong", maxRetries: 0 });
   e = await fails(OpenAI.AuthenticationError, () => other.models.list());
   assert.equal(e.code, "invalid_api_key");
+});
+
+const tools = [
+  {
+    type: "function",
+    function: {
+      name: "get_weather",
+      description: "The weather of a town",
+      strict: true,
+      parameters: {
+        type: "object",
+        properties: { town: { enum: ["Bergen", "Kiel"] }, days: { enum: [1, 2, 7] } },
+        required: ["town", "days"],
+        additionalProperties: false,
+      },
+    },
+  },
+  { type: "function", function: { name: "get_time", parameters: { type: "object", properties: {}, additionalProperties: false } } },
+];
+const forced = { model, messages: story, tools, tool_choice: { type: "function", function: { name: "get_weather" } }, max_tokens: 80, seed: 1 };
+
+function weatherCheck(call) {
+  assert.equal(call.type, "function");
+  assert.equal(call.function.name, "get_weather");
+  const values = JSON.parse(call.function.arguments);
+  assert.ok(["Bergen", "Kiel"].includes(values.town) && Number.isInteger(values.days));
+}
+
+await check("tools: a function that must be called, and its result", async () => {
+  const a = await client.chat.completions.create(forced);
+  assert.equal(a.choices[0].finish_reason, "tool_calls");
+  const message = a.choices[0].message;
+  assert.equal(message.content, null);
+  assert.equal(message.tool_calls.length, 1);
+  weatherCheck(message.tool_calls[0]);
+  const messages = [...story, message, { role: "tool", tool_call_id: message.tool_calls[0].id, content: "Rain." }];
+  const plain = tools.slice(1);
+  const b = await client.chat.completions.create({ model, messages, tools: plain, max_tokens: 8, seed: 1 });
+  assert.ok(["stop", "length"].includes(b.choices[0].finish_reason));
+  assert.ok(b.usage.prompt_tokens > a.usage.prompt_tokens / 2);
+});
+
+await check("tools: stream", async () => {
+  const whole = await client.chat.completions.create({ ...forced, tool_choice: "required" });
+  const stream = await client.chat.completions.create({ ...forced, tool_choice: "required", stream: true });
+  const call = { name: "", arguments: "" };
+  let end = null;
+  for await (const chunk of stream) {
+    const part = chunk.choices[0].delta.tool_calls?.[0];
+    call.name += part?.function.name ?? "";
+    call.arguments += part?.function.arguments ?? "";
+    end = chunk.choices[0].finish_reason ?? end;
+  }
+  assert.equal(end, "tool_calls");
+  assert.deepEqual(call, whole.choices[0].message.tool_calls[0].function);
+});
+
+await check("tools: the client's own parser", async () => {
+  const a = await client.chat.completions.parse({ ...forced, tools: tools.slice(0, 1) });
+  assert.ok(a.choices[0].message.tool_calls[0].function.parsed_arguments.days >= 1);
+});
+
+await check("tools: refused", async () => {
+  const e = await fails(OpenAI.BadRequestError, () => client.chat.completions.create({ ...forced, tool_choice: "auto" }));
+  assert.equal(e.code, "unsupported_parameter");
+  assert.equal(e.param, "tools");
 });
 
 console.log(`openai: ${nChecks} checks, ${nFailed} failed`);

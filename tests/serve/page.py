@@ -19,6 +19,7 @@ from map_page import Browser  # noqa: E402
 
 WAIT_S = 60  # for an answer, on a busy machine
 KEY = "key-of-the-test"
+MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "tales-q8_0.gguf")
 
 
 class Server:
@@ -251,7 +252,7 @@ class Test:
         b.click_on("#new")
         self.settings(max_tokens="100000")
         text = self.answered("Hello", "a refused request")
-        self.check("256" in text and "status 400, context_length_exceeded" in text, f"the error is {text!r}")
+        self.check("1024" in text and "status 400, context_length_exceeded" in text, f"the error is {text!r}")
         b.shot(self.shots, "error")
         self.settings(max_tokens="8")
         b.click_on("[data-action=regenerate]")
@@ -269,7 +270,7 @@ class Test:
         self.check("ended before the answer was complete" in text, f"no error in {text!r}")
         self.settings(max_tokens="")
         # A conversation that is longer than the context loses its oldest messages.
-        long = "The ship went to the sea and the sun was warm. " * 10
+        long = "The ship went to the sea and the sun was warm. " * 50
         b.js("window.sent = 0; const real = window.fetch; window.fetch = (u, o) => { window.sent += o && o.body ? 1 : 0; return real(u, o); }")
         self.answered(long, "a long message")
         self.answered(long, "a second long message")
@@ -280,7 +281,7 @@ class Test:
         """Other clients use the server: the page shows the cache and the queue, and why a request waits."""
         b = self.browser
         is_over = threading.Event()
-        body = json.dumps({"prompt": "The", "max_tokens": 240, "logit_bias": {"2": -100}}).encode()
+        body = json.dumps({"prompt": "The", "max_tokens": 240, "logit_bias": {"2": -100, "4": -100}}).encode()
 
         def client():
             while not is_over.is_set():
@@ -421,10 +422,12 @@ class Test:
         self.calm("keys", "401 (Unauthorized)")
         self.server.close()
 
-    def no_template(self):
+    def no_template(self, folder):
         """A model without a chat template continues the text."""
         b = self.browser
-        self.server = Server(self.berth)
+        plain = os.path.join(folder, "plain.gguf")
+        subprocess.run([self.berth, "gguf", "set", MODEL, "--remove", "tokenizer.chat_template", "-o", plain], check=True, stdout=subprocess.DEVNULL)
+        self.server = Server(self.berth, plain)
         b.go(self.server.url)
         b.requests = []
         text = self.answered("Once upon a time", "without a template")
@@ -438,7 +441,7 @@ class Test:
         self.server.close()
 
     def run(self, folder):
-        self.server = Server(self.berth, "--template", "chatml", "--parallel", "4")
+        self.server = Server(self.berth, "--parallel", "4")
         try:
             self.browser.theme("light")
             self.browser.go(self.server.url)
@@ -446,7 +449,7 @@ class Test:
             for case in (self.stream, self.stop, self.conversations, self.kept_settings, self.errors, self.load, self.two_tabs, self.full, self.looks, self.phone, self.gone):
                 case()
             self.key(folder)
-            self.no_template()
+            self.no_template(folder)
         finally:
             self.server.close()
 

@@ -8,10 +8,14 @@ server=
 n_bad=0
 n=0
 
-# server_start OPTIONS...: starts a server on a free port; sets $server, $port and $url. The log is in $tmp/log.
+# server_start OPTIONS...: starts a server on a free port; sets $server, $port and $url. The log goes to $log, or to $tmp/log. If
+# $file_limit is set, no file of the server can be larger, in KiB.
 server_start() {
     : > "$tmp/start"
-    "$berth" serve --port 0 "$@" > "$tmp/start" 2> "$tmp/log" < /dev/null &
+    (
+        [ -z "${file_limit:-}" ] || ulimit -f "$file_limit"
+        exec "$berth" serve --port 0 "$@" > "$tmp/start" 2> "${log:-$tmp/log}" < /dev/null
+    ) &
     server=$!
     for _ in $(seq 600); do
         url=$(sed -n 's/^listening on //p' "$tmp/start")

@@ -135,6 +135,99 @@ static void test_stream(void **state) {
     request_free(r);
 }
 
+// ---- tools ----
+
+#define TOOLS \
+    ", \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"object\", " \
+    "\"properties\": " \
+    "{\"a\": {\"type\": \"integer\"}}, \"required\": [\"a\"], \"additionalProperties\": false}}}]"
+#define WITH_CALLS \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"ship\"}, {\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"1\", " \
+    "\"type\": " \
+    "\"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, {\"role\": \"tool\", \"content\": \"r\"}]" TOOLS
+
+// The answer of the fake engine: text, two calls, and blanks.
+static const char *const called[] = {"One ", "moment", ".\n\n<too", "l_call>\n{\"name\": \"f\", ", "\"arguments\": {\"a\":1}}\n",
+    "</tool", "_call>", "\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 2}}\n</tool_call>", "\n", NULL};
+
+// Gives the service a template with tools, and a context that is long enough for its text. words NULL: back to the usual settings.
+static void tools_switch(const char *const *words) {
+    fake.words = words;
+    sample.service.params.chat = chat_template_find(words != NULL ? "chatml-tools" : "chatml");
+    sample.service.params.n_ctx = words != NULL ? 4096 : SAMPLE_CTX;
+}
+
+static void test_tools(void **state) {
+    (void) state;
+    refuse(API_CHAT, CHAT TOOLS "}", 400, "unsupported_parameter");
+    refuse(API_CHAT, "{\"messages\": [{\"role\": \"tool\", \"content\": \"r\"}]}", 400, "unsupported_parameter");
+    expect_answer(API_CHAT, CHAT TOOLS ", \"tool_choice\": \"none\", \"max_tokens\": 1}", (const char *const[]){"\" w0\"", NULL});
+    tools_switch(called);
+    expect_answer(API_CHAT, WITH_CALLS "}",
+        (const char *const[]){"\"content\": \"One moment.\", \"tool_calls\": [{\"id\": \"call_",
+            "_0_0\", \"type\": \"function\", \"function\": ", "{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}}, {\"id\"",
+            "\"{\\\"a\\\": 2}\"}}], \"refusal\"", "\"finish_reason\": \"tool_calls\"", NULL});
+    assert_int_equal(fake.n_stops, 0);
+    expect_answer(API_CHAT, CHAT TOOLS ", \"parallel_tool_calls\": false}", (const char *const[]){"tool_calls", NULL});
+    assert_int_equal(fake.n_stops, 1); // the end of the first call
+    // Without tools in the request, the answer is text.
+    expect_answer(API_CHAT, CHAT "}", (const char *const[]){"<tool_call>", "\"finish_reason\": \"stop\"", NULL});
+    // Cut off in a call: text. Nothing but a call: no content.
+    expect_answer(API_CHAT, CHAT TOOLS ", \"max_tokens\": 4}",
+        (const char *const[]){"\"content\": \"One moment.\\n\\n<tool_call>\\n{", "\"finish_reason\": \"length\"", NULL});
+    fake.words = called + 7;
+    expect_answer(API_CHAT, CHAT TOOLS "}", (const char *const[]){"\"content\": null, \"tool_calls\": [{", NULL});
+    // Not a call: text as it is.
+    static const char *const wrong[][3] = {{"<tool_call>", "[1]</tool_call>", NULL},
+        {"<tool_call>{\"name\": 7}", "</tool_call>", NULL},
+        {"<tool_call>{\"name\": \"f\", \"arguments\": \"a\"}", "</tool_call>", NULL},
+        {"<tool_call>{\"name\": \"f\"}", "</tool_call>", NULL}, {"<tool_call>", "{\"arguments\": {}}</tool_call>", NULL},
+        {" <", "tool", NULL}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        fake.words = wrong[i];
+        expect_answer(API_CHAT, CHAT TOOLS "}", (const char *const[]){"tool", "\"finish_reason\": \"stop\"", NULL});
+    }
+    // A call that is required begins in the prompt, and a grammar makes it.
+    static const char *const required[] = {"{\"name\": \"f\",", "\"arguments\": {\"a\": 3}}", NULL};
+    fake.words = required;
+    expect_answer(API_CHAT, CHAT TOOLS ", \"tool_choice\": \"required\"}",
+        (const char *const[]){"\"content\": null", "{\\\"a\\\": 3}", "\"finish_reason\": \"tool_calls\"", NULL});
+    assert_int_equal(fake.n_guides, 1);
+    fake.n_guides = 0;
+    refuse(API_CHAT,
+        CHAT ", \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": \"ship\"}}}], "
+             "\"tool_choice\": \"required\"}",
+        400, "invalid_schema");
+    tools_switch(NULL);
+}
+
+static void test_tools_stream(void **state) {
+    (void) state;
+    tools_switch(called);
+    struct request *r = begin_ok(API_CHAT, CHAT TOOLS ", \"stream\": true}");
+    assert_int_equal(finish(r), REQUEST_DONE);
+    r->out[r->n_out - 1] = '\0';
+    static const char *const parts[] = {"{\"role\": \"assistant\", \"content\": \"One\"}", "{\"content\": \" moment\"}",
+        "{\"content\": \".\"}", "{\"tool_calls\": [{\"index\": 0, \"id\": \"call_", "\"arguments\": \"{\\\"a\\\": 1}\"}}]}",
+        "{\"tool_calls\": [{\"index\": 1, \"id\"", "\"delta\": {}, \"logprobs\": null, \"finish_reason\": \"tool_calls\"",
+        "data: [DONE]"};
+    const char *at = r->out;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        at = strstr(at, parts[i]);
+        if (at == NULL) {
+            fail_msg("no %s in: %s", parts[i], r->out);
+        }
+    }
+    request_free(r);
+    fake.words = called + 7; // a call is the first part
+    r = begin_ok(API_CHAT, CHAT TOOLS ", \"stream\": true}");
+    assert_int_equal(finish(r), REQUEST_DONE);
+    r->out[r->n_out - 1] = '\0';
+    assert_non_null(strstr(r->out, "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"index\": 0"));
+    request_free(r);
+    tools_switch(NULL);
+}
+
 static void test_schema(void **state) {
     (void) state;
     const char *body = CHAT ", \"max_tokens\": 2, \"response_format\": {\"type\": \"json_object\"}}";
@@ -172,7 +265,7 @@ static void test_refusals(void **state) {
     refuse(API_CHAT, CHAT "}", 400, "no_chat_template");
     sample.service.params.chat = chat;
     const size_t answers_size = sample.service.params.answers_size;
-    sample.service.params.answers_size = 1200;
+    sample.service.params.answers_size = 1600;
     refuse(API_CHAT, CHAT ", \"logprobs\": true, \"max_tokens\": 10}", 400, "answer_too_large");
     struct request *r = begin_ok(API_CHAT, CHAT ", \"max_tokens\": 20}");
     refuse(API_CHAT, CHAT ", \"max_tokens\": 20}", 429, "rate_limit_exceeded");
@@ -261,7 +354,7 @@ static void test_logprobs_limit(void **state) {
 
 static void test_metrics(void **state) {
     (void) state;
-    struct metrics m = {.model = "m", .n_ctx = 64, .http_size = 7};
+    struct metrics m = {.model = "m", .n_ctx = 64, .n_running = 3, .n_waiting = 5, .http_size = 7};
     struct berth_stream s;
     engine_stats(sample.engine, &m.engine);
     snprintf(m.engine.why_waiting, sizeof m.engine.why_waiting, "needs \"3\" pages");
@@ -271,7 +364,11 @@ static void test_metrics(void **state) {
     assert_true(berth_stream_close(&s));
     assert_non_null(strstr(s.text, "\nberth_pool_tokens 1024\n"));
     assert_non_null(strstr(s.text, "\nberth_memory_bytes{kind=\"http\"} 7\n"));
-    assert_non_null(strstr(s.text, "\nberth_waiting_reason{reason=\"pages\"} 1\n"));
+    assert_non_null(
+        strstr(s.text, "\nberth_waiting_reason{reason=\"pages\"} 1\n# The first sequence of the queue waits: needs "));
+    assert_non_null(strstr(s.text, "\nberth_context_tokens 64\n"));
+    assert_non_null(strstr(s.text, "\nberth_requests_running_limit 3\n"));
+    assert_non_null(strstr(s.text, "\nberth_requests_waiting_limit 5\n"));
     berth_stream_fini(&s);
     for (int details = 0; details < 2; details++) {
         struct berth_json json;
@@ -299,6 +396,7 @@ static void test_plan(void **state) {
     assert_true(serve_plan_find(&q, &plan, &error)); // without a limit, each sequence has its context
     assert_int_equal(plan.engine.n_ctx, 4096);
     assert_int_equal(plan.engine.n_pool, 4 * 4096);
+    assert_true(service.n_running == 4 && service.n_waiting == 4);
     assert_true(service.n_ctx == 4096 && service.n_requests == 4 && http.max_body > 4096 * 16);
     const size_t all = serve_plan_size(&plan);
     q.memory = all;
@@ -330,9 +428,12 @@ static void test_memory(void **state) {
     } cases[] = {
         {API_CHAT, CHAT ", \"max_tokens\": 3, \"logprobs\": true, \"response_format\": {\"type\": \"json_object\"}}"},
         {API_CHAT, CHAT ", \"max_tokens\": 3, \"stream\": true, \"n\": 2}"},
+        {API_CHAT, WITH_CALLS "}"},
+        {API_CHAT, WITH_CALLS ", \"stream\": true}"},
         {API_EMBEDDING, "{\"input\": [\"ship\", [1, 2]]}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tools_switch(strncmp(cases[i].body, WITH_CALLS, strlen(WITH_CALLS)) == 0 ? called : NULL);
         bool is_done = false;
         int n_failed = 0;
         for (int64_t n = 1; !is_done && n < 3000; n++) {
@@ -353,6 +454,7 @@ static void test_memory(void **state) {
         }
         assert_true(is_done && n_failed > 5);
     }
+    tools_switch(NULL);
 }
 
 int main(void) {
@@ -360,6 +462,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_tools_stream),
         cmocka_unit_test(test_schema),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_engine_refusals),

@@ -209,8 +209,9 @@ static inline bool world_step(struct admit_world *w) {
     }
     int64_t peak = 0;
     for (int64_t t = 0; t < w->check.params.n_ctx; t++) {
-        if (admit_total(w->a, t) > peak) {
-            peak = admit_total(w->a, t);
+        const int64_t total = admit_total(w->a, t);
+        if (total > peak) {
+            peak = total;
         }
     }
     if (peak != admit_peak(w->a)) {

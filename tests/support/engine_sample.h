@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// engine_sample.h: an engine on the model that comes with Berth, and requests with the text that they have returned.
+// engine_sample.h: an engine on a model, such as the one that comes with Berth, and requests with the text that they have returned.
 #pragma once
 
 #include "check.h"
@@ -17,15 +17,19 @@ static struct bench {
     struct vocab *vocab;
 } bench;
 
+static inline void bench_open_model(struct model *model, struct model_error *error) {
+    bench.model = model;
+    const bool ok = model != NULL && model_devices_open(&bench.devices, "CPU", 2, error) &&
+                    model_place(bench.model, &bench.devices, false, NULL, NULL, error);
+    bench.vocab = ok ? vocab_of_model(bench.model, error) : NULL;
+    assert_string_equal(error->text, "");
+    assert_non_null(bench.vocab);
+}
+
 static inline int bench_open(void **state) {
     (void) state;
     struct model_error error = {""};
-    assert_true(model_devices_open(&bench.devices, "CPU", 2, &error));
-    bench.model = model_open("models/tales-q8_0.gguf", &error);
-    assert_non_null(bench.model);
-    assert_true(model_place(bench.model, &bench.devices, false, NULL, NULL, &error));
-    bench.vocab = vocab_of_model(bench.model, &error);
-    assert_non_null(bench.vocab);
+    bench_open_model(model_open("tests/data/tales-3m-q8_0.gguf", &error), &error);
     return 0;
 }
 
@@ -112,6 +116,42 @@ static inline void answer_finish(struct answer *a) {
 
 static inline void answer_fini(struct answer *a) {
     token_list_fini(&a->tokens);
+}
+
+// Generates the same text with a session, as `berth run` does.
+static inline struct berth_stream text_alone(const struct answer *a, bool is_deterministic) {
+    struct model_error error = {""};
+    struct berth_stream text;
+    struct text_writer w;
+    struct sampler sampler;
+    struct generate_result made = {0};
+    const struct session_params params = {.n_ctx = N_CTX, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
+    berth_cpu_set_batch_invariant(bench.devices.backend[0], is_deterministic);
+    struct session *s = session_new(bench.model, &bench.devices, &params, &error);
+    assert_true(s != NULL && session_reserve(s, &error));
+    sampler_init(&sampler, a->r.sampling.temperature, a->r.sampling.top_k, a->r.sampling.top_p, a->r.sampling.seed);
+    sampler.repeat = a->r.sampling.repeat;
+    for (int64_t i = 0; i < a->r.n_tokens; i++) {
+        assert_true(sampler_accept(&sampler, a->r.tokens[i]));
+    }
+    const struct generator g = {.session = s, .writer = &w, .sampler = &sampler};
+    assert_true(berth_stream_open(&text) && text_writer_init(&w, bench.vocab, a->r.stops, a->r.n_stops, text.file));
+    assert_true(session_decode(s, a->r.tokens, a->r.n_tokens, &error) && text_generate(&g, a->r.n_max, &made, &error));
+    assert_true(text_writer_end(&w) && berth_stream_close(&text));
+    text_writer_fini(&w);
+    sampler_fini(&sampler);
+    session_free(s);
+    return text;
+}
+
+static inline bool answer_is_same(const struct answer *a, bool is_deterministic) {
+    struct berth_stream text = text_alone(a, is_deterministic);
+    const bool is_same = strcmp(a->text, text.text) == 0;
+    if (!is_same && is_deterministic) {
+        print_message("together: %s\nalone: %s\n", a->text, text.text);
+    }
+    berth_stream_fini(&text);
+    return is_same;
 }
 
 static inline struct engine_stats stats_when_idle(struct engine *e) {

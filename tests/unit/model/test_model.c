@@ -438,7 +438,7 @@ static void test_upload_drops_its_own(void **state) {
     struct model_error error = {""};
     struct device dev;
     FILE *pagemap = fopen("/proc/self/pagemap", "rb");
-    struct model *model = model_open("models/tales-q8_0.gguf", &error);
+    struct model *model = model_open("tests/data/tales-3m-q8_0.gguf", &error);
     const size_t n_page = (size_t) sysconf(_SC_PAGESIZE);
     size_t n_host_pages = 0, n_far_pages = 0, sum = 0;
     if (pagemap == NULL) {

@@ -60,7 +60,8 @@ static void test_as_the_reference(void **state) {
             theirs[k] = (struct reference_message){roles[role], texts[k]};
         }
         for (const struct chat_template *t = chat_templates; t->name != NULL; t++) {
-            const int32_t size = reference_apply(t->name, theirs, n, ask, expected, sizeof expected);
+            const char *name = t->tools != NULL ? "chatml" : t->name; // the reference has no tools
+            const int32_t size = reference_apply(name, theirs, n, ask, expected, sizeof expected);
             char *ours = chat_format(t, messages, n, ask);
             assert_non_null(ours);
             assert_true(size >= 0 && size < (int32_t) sizeof expected);
@@ -84,11 +85,67 @@ static void test_several_system_messages(void **state) {
     berth_free(text);
 }
 
+static char *tools_format(const struct chat_conversation *c) {
+    return chat_format_tools(chat_template_find("chatml-tools"), c);
+}
+
+#define LIST \
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" \
+    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n{\"a\": 1}\n{\"b\": 2}\n</tools>\n\n" \
+    "For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:\n" \
+    "<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call><|im_end|>\n"
+
+// The texts are those of the Jinja templates of Qwen 2.5 and 3.
+static void test_tools(void **state) {
+    (void) state;
+    const char *functions[] = {"{\"a\": 1}", "{\"b\": 2}"}, *calls[] = {"{\"c\": 3}", "{\"d\": 4}"};
+    const struct chat_turn turns[] = {{.role = CHAT_SYSTEM, .text = "Be brief."}, {.role = CHAT_USER, .text = "hi"},
+        {.role = CHAT_ASSISTANT, .text = "", .calls = calls, .n_calls = 2}, {.role = CHAT_USER, .text = "r1", .is_result = true},
+        {.role = CHAT_USER, .text = "r2", .is_result = true},
+        {.role = CHAT_ASSISTANT, .text = "well", .calls = calls, .n_calls = 1},
+        {.role = CHAT_USER, .text = "r3", .is_result = true}};
+    struct chat_conversation c = {.turns = turns, .n_turns = 7, .functions = functions, .n_functions = 2};
+    char *text = tools_format(&c);
+    assert_string_equal(text,
+        "<|im_start|>system\nBe brief.\n\n" LIST "<|im_start|>user\nhi<|im_end|>\n"
+        "<|im_start|>assistant\n<tool_call>\n{\"c\": 3}\n</tool_call>\n<tool_call>\n{\"d\": 4}\n</tool_call><|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\nr1\n</tool_response>\n<tool_response>\nr2\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\nwell\n<tool_call>\n{\"c\": 3}\n</tool_call><|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\nr3\n</tool_response><|im_end|>\n<|im_start|>assistant\n");
+    berth_free(text);
+    c = (struct chat_conversation){.turns = turns + 1, .n_turns = 1, .functions = functions, .n_functions = 2};
+    text = tools_format(&c);
+    assert_string_equal(text, "<|im_start|>system\n" LIST "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    berth_free(text);
+    // Without tools, the text is that of chatml.
+    c = (struct chat_conversation){.turns = turns, .n_turns = 2};
+    const struct chat_message messages[] = {{CHAT_SYSTEM, "Be brief."}, {CHAT_USER, "hi"}};
+    text = chat_format_tools(chat_template_find("chatml"), &c);
+    char *plain = chat_format(chat_template_find("chatml"), messages, 2, true);
+    assert_string_equal(text, plain);
+    berth_free(text);
+    berth_free(plain);
+    c = (struct chat_conversation){.turns = turns, .n_turns = 7, .functions = functions, .n_functions = 2};
+    text = NULL;
+    berth_alloc_watch(true);
+    for (int64_t n = 1; text == NULL; n++) {
+        berth_alloc_fail_at(n);
+        text = tools_format(&c);
+        berth_alloc_fail_at(0);
+        assert_int_equal(berth_alloc_alive(), text != NULL);
+    }
+    berth_free(text);
+    berth_alloc_watch(false);
+}
+
 static void test_recognised(void **state) {
     (void) state;
     static const char *const programs[][2] = {
         {"{% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}",
             "chatml"},
+        {"{{ '<|im_start|>' }}{%- if tools %}<tool_call>\n{\"name\": <function-name>, \"arguments\": <args-json-object>}",
+            "chatml-tools"},
+        {"{{ '<|im_start|>' }}{%- if tools %}<tool_call>\n<function=example_function_name>", "chatml"}, // another format
         {"{{ '<|start_header_id|>' + m['role'] + '<|end_header_id|>\n\n' + m['content'] | trim + '<|eot_id|>' }}", "llama3"},
         {"{{ '<start_of_turn>' + role + '\n' + m['content'] | trim + '<end_of_turn>\n' }}", "gemma"},
         {"{{ bos_token + '[INST] ' + content + ' [/INST]' }}{% set content = '<<SYS>>\n' + system_message %}", "llama2-sys-bos"},
@@ -129,6 +186,6 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_the_reference), cmocka_unit_test(test_several_system_messages),
-        cmocka_unit_test(test_recognised), cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_tools), cmocka_unit_test(test_recognised), cmocka_unit_test(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,7 +53,7 @@ static bool is_as_predicted(const char *path) {
 
 static void shipped(void **state) {
     (void) state;
-    assert_true(is_as_predicted("models/tales-q8_0.gguf"));
+    assert_true(is_as_predicted("tests/data/tales-3m-q8_0.gguf"));
 }
 
 // Generating a token reads the filled half of the cache, and every matrix. The table of embeddings counts only if it is also the
@@ -64,9 +64,9 @@ static void speed(void **state) {
     struct session_params params = shape;
     struct model_devices d = {0};
     struct device_speed of = {.bytes = {[GGML_TYPE_Q8_0] = 1e6}};
-    struct model_speed speed = {.devices = &of, .n = 1};
+    struct model_speed speed = {.devices = &of, .n = 1, .n_seq = 1};
     params.plan_only = true;
-    struct model *model = model_open("models/tales-q8_0.gguf", &error);
+    struct model *model = model_open("tests/data/tales-3m-q8_0.gguf", &error);
     assert_true(model != NULL && model_devices_open(&d, "CPU", 1, &error));
     assert_true(model_place(model, &d, true, NULL, NULL, &error));
     struct session *s = session_new(model, &d, &params, &error);
@@ -78,11 +78,17 @@ static void speed(void **state) {
     }
     const double seconds = 1 / model_speed_predict(&speed, s);
     assert_true(seconds > bytes / 1e6 * 0.9999 && seconds < bytes / 1e6 * 1.0001);
+    // Four sequences read the weights once and four caches.
+    speed.n_seq = 4;
+    const double step = 4 / model_speed_predict(&speed, s), caches = 3 * (double) s->memory[0].cache / 2;
+    assert_true(step > (bytes + caches) / 1e6 * 0.9999 && step < (bytes + caches) / 1e6 * 1.0001);
+    speed.n_seq = 1;
     of.node = 0.5;
     assert_true(1 / model_speed_predict(&speed, s) > seconds + 4 * 8 * 0.5); // norms, RoPE, attention, ... of four layers
     of.bytes[GGML_TYPE_Q8_0] = 0;
     assert_true(model_speed_predict(&speed, s) == 0);
-    assert_true(model_speed_measure(model, &d, &speed));
+    assert_true(model_speed_measure(model, &d, 3, &speed));
+    assert_int_equal(speed.n_seq, 3);
     assert_true(speed.devices[0].bytes[GGML_TYPE_Q8_0] > 1e6 && speed.devices[0].bytes[GGML_TYPE_Q4_0] == 0);
     assert_true(model_speed_predict(&speed, s) > 1);
     model_speed_fini(&speed);
@@ -98,7 +104,7 @@ static void trial(void **state) {
     struct model_error error = {""};
     struct model_devices d = {0};
     float logits[2][3];
-    struct model *model = model_open("models/tales-q8_0.gguf", &error);
+    struct model *model = model_open("tests/data/tales-3m-q8_0.gguf", &error);
     assert_true(model != NULL && model_devices_open(&d, "CPU", 1, &error));
     assert_true(model_place(model, &d, false, NULL, NULL, &error));
     for (int64_t n_ctx = 8; n_ctx <= 256; n_ctx *= 32) { // 8: fewer tokens than are timed together

@@ -521,11 +521,38 @@ static void test_memory(void **state) {
     gguf_free(keys);
 }
 
+// Many calls of one rule, each with the same large stack below it: the stacks are small, and the array that joins them is not.
+static void test_arrays_limit(void **state) {
+    (void) state;
+    static char gbnf[16384];
+    struct gguf_context *keys;
+    struct vocab *v = vocab_make(&keys);
+    struct model_error error = {""};
+    size_t n = (size_t) sprintf(gbnf, "root ::= s \"b\"\ns ::= \"a\" s s | \"a\" s q | \"a\"\np ::= \"c\"\nq ::= p \"x\"");
+    for (int i = 0; i < 2000; i++) {
+        n += (size_t) sprintf(gbnf + n, " | p");
+    }
+    struct grammar *g = grammar_new(gbnf, n, NULL, NULL, &error);
+    assert_non_null(g);
+    assert_true(grammar_size(g) > 2000 * sizeof *g->alts && grammar_size(g) < 64 * n);
+    g->max_stack_size = (size_t) 256 << 10;
+    struct guide *guide = guide_new(g, v, &error);
+    assert_non_null(guide);
+    assert_true(feed(guide, v, 'a', 200, &error) < 200);
+    assert_non_null(strstr(error.text, "the arrays of the grammar need"));
+    assert_non_null(strstr(error.text, "more than the limit of 262144"));
+    guide_free(guide);
+    grammar_free(g);
+    vocab_free(v);
+    gguf_free(keys);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_recursion),
         cmocka_unit_test(test_errors), cmocka_unit_test(test_shared_stacks), cmocka_unit_test(test_splits),
         cmocka_unit_test(test_repetitions), cmocka_unit_test(test_unreachable_stacks), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_stop), cmocka_unit_test(test_stop_guide), cmocka_unit_test(test_memory)};
+        cmocka_unit_test(test_arrays_limit), cmocka_unit_test(test_stop), cmocka_unit_test(test_stop_guide),
+        cmocka_unit_test(test_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

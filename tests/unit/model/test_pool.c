@@ -173,7 +173,7 @@ static void test_together(void **state) {
     (void) state;
     steps_run(NULL, "llama", check_cases(300));
     steps_run(NULL, "mistral", check_cases(300));
-    steps_run("models/tales-q8_0.gguf", NULL, check_cases(40));
+    steps_run("tests/data/tales-3m-q8_0.gguf", NULL, check_cases(40));
 }
 
 // Architectures whose graphs differ: windows, sinks and experts, fused projections, latent attention, position embeddings, and a state,

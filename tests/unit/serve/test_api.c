@@ -70,14 +70,13 @@ static void test_chat(void **state) {
     refuse(API_CHAT, "{'messages': ['Hi']}", "messages", "an object is expected");
     refuse(API_CHAT, "{'messages': [{'role': 'user'}]}", "messages", "message 0 has no content");
     refuse(API_CHAT, "{'messages': [{'content': 'a'}]}", "messages", "message 0 has no role");
-    refuse(API_CHAT, "{'messages': [{'role': 'tool', 'content': 'a'}]}", "messages", "role of message 0");
+    refuse(API_CHAT, "{'messages': [{'role': 'tools', 'content': 'a'}]}", "messages", "role of message 0");
     refuse(API_CHAT, "{'messages': [{'role': 7, 'content': 'a'}]}", "messages", "a string is expected");
     refuse(API_CHAT, "{'messages': [{'role': 'user', 'content': 7}]}", "messages", "an array is expected");
     refuse(API_CHAT, "{'messages': [{'role': 'user', 'content': [7]}]}", "messages", "an object is expected");
     refuse(API_CHAT, "{'messages': [{'role': 'user', 'content': [{'type': 'image_url', 'image_url': {}}]}]}", "messages",
         "only text");
     accept(API_CHAT, "{'messages': [{'role': 'assistant', 'content': 'a', 'tool_calls': []}]}");
-    refuse(API_CHAT, "{'messages': [{'role': 'assistant', 'content': null, 'tool_calls': [1]}]}", "messages", "tools are not");
     refuse(API_CHAT, "{'messages': [{'role': 'user', 'content': 'a'}", "messages", "is expected");
 }
 
@@ -164,6 +163,113 @@ static void test_long_lists(void **state) {
     berth_stream_fini(&s);
 }
 
+#define CALL(function) \
+    "{'messages': [{'role': 'assistant', 'tool_calls': [{'id': '1', 'type': 'function', 'function': {" function "}}]}]}"
+#define TOOL(more) ", 'tools': [{'type': 'function', 'function': {'name': 'f'" more "}}]"
+
+static void test_tools(void **state) {
+    (void) state;
+    accept(
+        API_CHAT, CHAT_WITH(", 'tools': [{'type':'function','function':{'name':'f-1','parameters':{'type':'object','a':[1,-2.5e3,"
+                            "true,null,'\\u00e9\\n']}}}, {'type': 'function', 'function': {'name': 'g'}}]"));
+    assert_int_equal(request.n_tools, 2);
+    assert_string_equal(request.tools[0].name, "f-1");
+    assert_string_equal(request.tools[0].parameters, "{\"type\": \"object\", \"a\": [1, -2.5e3, true, null, \"\xc3\xa9\\n\"]}");
+    assert_string_equal(request.tools[0].text,
+        "{\"type\": \"function\", \"function\": {\"name\": \"f-1\", \"parameters\": {\"type\": "
+        "\"object\", \"a\": [1, -2.5e3, true, null, \"\xc3\xa9\\n\"]}}}");
+    assert_true(request.choice == API_TOOLS_AUTO && !request.is_one_call && request.schema == NULL);
+    accept(API_CHAT, CHAT_WITH(TOOL("") ", 'tool_choice': 'none', 'parallel_tool_calls': false"));
+    assert_true(request.n_tools == 0 && request.is_one_call);
+    accept(API_CHAT, CHAT_WITH(TOOL(", 'strict': true, 'parameters': {'type': 'object'}") ", 'tool_choice': 'required'"));
+    assert_true(request.choice == API_TOOLS_REQUIRED && strstr(request.schema, "\"const\": \"f\"") != NULL);
+    accept(API_CHAT, CHAT_WITH(TOOL("") ", 'tool_choice': {'type': 'function', 'function': {'name': 'f'}}"));
+    assert_true(request.choice == API_TOOLS_REQUIRED && strstr(request.schema, "\"const\": \"f\"") != NULL);
+    refuse(API_CHAT, CHAT_WITH(TOOL("") ", 'tool_choice': {'type': 'function', 'function': {'name': 'g'}}"), "tool_choice",
+        "g is not one of the 1 tools");
+    refuse(API_CHAT, CHAT_WITH(", 'tool_choice': 'required'"), "tool_choice", "there are no tools");
+    refuse(API_CHAT, CHAT_WITH(", 'tool_choice': 'maybe'"), "tool_choice", "not none, auto, required");
+    refuse(API_CHAT, CHAT_WITH(", 'tool_choice': {'type': 'custom'}"), "tool_choice", "the type is not function");
+    refuse(API_CHAT, CHAT_WITH(", 'tool_choice': 7"), "tool_choice", "a string");
+    refuse(API_CHAT, CHAT_WITH(", 'parallel_tool_calls': 7"), "parallel_tool_calls", "true or false");
+    refuse(API_CHAT, CHAT_WITH(", 'tools': 7"), "tools", "an array");
+    refuse(API_CHAT, CHAT_WITH(", 'tools': [7]"), "tools", "an object");
+    refuse(API_CHAT, CHAT_WITH(", 'tools': [{'type': 'function'}]"), "tools", "no name");
+    refuse(API_CHAT, CHAT_WITH(", 'tools': [{'type': 'custom', 'function': {'name': 'f'}}]"), "tools", "not function");
+    refuse(API_CHAT, CHAT_WITH(", 'tools': [{'type': 'function', 'function': {'name': 'f g'}}]"), "tools",
+        "1 to 64 of the characters");
+    refuse(API_CHAT, CHAT_WITH(TOOL(", 'parameters': {'a': ]}")), "tools", "is expected");
+    refuse(API_CHAT, CHAT_WITH(TOOL(", 'strict': true")), "tools", "strict arguments of f");
+    refuse(API_CHAT, CHAT_WITH(TOOL("") ", 'response_format': {'type': 'json_object'}"), "tools", "cannot be combined");
+    accept(API_CHAT, CALL("'name': 'f', 'arguments': '{\\'a\\':1}'"));
+    assert_true(request.messages[0].n_calls == 1 && request.messages[0].text[0] == '\0');
+    assert_string_equal(request.messages[0].calls[0], "{\"name\": \"f\", \"arguments\": {\"a\": 1}}");
+    accept(API_CHAT, CALL("'name': 'f', 'arguments': ''"));
+    assert_string_equal(request.messages[0].calls[0], "{\"name\": \"f\", \"arguments\": {}}");
+    refuse(API_CHAT, CALL("'name': 'f', 'arguments': '{'"), "messages", "is expected");
+    refuse(API_CHAT, CALL("'name': 'f'"), "messages", "no arguments");
+    refuse(API_CHAT, CALL("'arguments': ''"), "messages", "has no name");
+    refuse(API_CHAT, CALL("'name': 'f', 'arguments': {}"), "messages", "a string");
+    refuse(API_CHAT, "{'messages': [{'role': 'assistant', 'tool_calls': [1]}]}", "messages", "an object");
+    refuse(API_CHAT, "{'messages': [{'role': 'assistant', 'content': 'a', 'function_call': {}}]}", "messages", "function_call");
+    refuse(API_CHAT,
+        "{'messages': [{'role': 'user', 'content': 'a', 'tool_calls': [{'function': {'name': 'f', 'arguments': ''}}]}]}",
+        "messages", "role is not assistant");
+    accept(API_CHAT, "{'messages': [{'role': 'tool', 'tool_call_id': '1', 'content': 'a'}]}");
+    assert_true(request.messages[0].is_result && request.messages[0].role == CHAT_USER);
+}
+
+// Divides the n bytes of an answer. First n_known bytes are known, then one byte more at a time. Writes the parts to `out`.
+static void answer_divide(const char *text, size_t n, size_t n_known, char *out) {
+    const struct chat_tools *tools = chat_template_find("chatml-tools")->tools;
+    struct api_part part;
+    size_t at = 0;
+    bool has_calls = false;
+    *out = '\0';
+    for (; n_known <= n; n_known++) {
+        do {
+            assert_true(api_answer_divide(tools, text + at, n_known - at, n_known == n, has_calls, &part));
+            assert_true(part.n_used <= n_known - at && part.n_text <= part.n_used);
+            at += part.n_used;
+            if (part.call.name != NULL) {
+                has_calls = true;
+                out += sprintf(out, "[%s %s]", part.call.name, part.call.arguments);
+                api_call_fini(&part.call);
+            } else {
+                out += sprintf(out, "%.*s", (int) part.n_text, part.text);
+            }
+        } while (part.n_used > 0);
+    }
+    assert_true(at == n);
+}
+
+// An answer has the same parts whether it is known at once or byte by byte.
+static void test_answer_parts(void **state) {
+    (void) state;
+    static const char *const words[] = {"<tool_call>", "</tool_call>", "{\"name\": \"f\", \"arguments\": {\"a\": [1]}}",
+        "{\"name\": 1}", "\n", " ", "a", "<tool", "_call>", "<", "{"};
+    struct check_rng rng = check_rng_new(check_seed(1));
+    char text[512], once[1024], slowly[1024];
+    int n_calls = 0;
+    for (int i = 0; i < check_cases(20000); i++) {
+        text[0] = '\0';
+        for (uint64_t n = check_rng_below(&rng, 9); n > 0; n--) {
+            strcat(text, words[check_rng_below(&rng, sizeof words / sizeof *words)]);
+        }
+        const size_t n = strlen(text);
+        answer_divide(text, n, n, once);
+        answer_divide(text, n, 0, slowly);
+        if (strcmp(once, slowly) != 0) {
+            fail_msg("%s: %s, byte by byte %s", text, once, slowly);
+        }
+        n_calls += strstr(once, "[f {\"a\": [1]}]") != NULL;
+    }
+    assert_true(n_calls > 10);
+    static const char mixed[] = "a <tool_call>x</tool_call> \n<tool_call> {\"name\": \"g\", \"arguments\": {}} ";
+    answer_divide(mixed, sizeof mixed - 1, sizeof mixed - 1, once);
+    assert_string_equal(once, "a <tool_call>x</tool_call>[g {}]");
+}
+
 static void test_options(void **state) {
     (void) state;
     accept(
@@ -178,7 +284,6 @@ static void test_options(void **state) {
     refuse(API_CHAT, CHAT_WITH(", 'top_logprobs': 3"), "top_logprobs", "requires logprobs");
     refuse(API_CHAT, CHAT_WITH(", 'logprobs': true, 'top_logprobs': 21"), "top_logprobs", "from 0 to 20");
     refuse(API_CHAT, CHAT_WITH(", 'logprobs': 3"), "logprobs", "true or false");
-    refuse(API_CHAT, CHAT_WITH(", 'tools': [{'type': 'function'}]"), "tools", "not supported");
     refuse(API_CHAT, CHAT_WITH(", 'functions': [{}]"), "functions", "not supported");
     refuse(API_CHAT, CHAT_WITH(", 'audio': {}"), "audio", "not supported");
     refuse(API_CHAT, CHAT_WITH(", 'modalities': ['text', 'audio']"), "modalities", "only text");
@@ -426,6 +531,8 @@ int main(void) {
         cmocka_unit_test(test_chat),
         cmocka_unit_test(test_sampling),
         cmocka_unit_test(test_long_lists),
+        cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_answer_parts),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_inputs),
         cmocka_unit_test(test_format),

@@ -6,42 +6,6 @@
 
 #include <stdatomic.h>
 
-// Generates the same text with a session, as `berth run` does.
-static struct berth_stream text_alone(const struct answer *a, bool is_deterministic) {
-    struct model_error error = {""};
-    struct berth_stream text;
-    struct text_writer w;
-    struct sampler sampler;
-    struct generate_result made = {0};
-    const struct session_params params = {.n_ctx = N_CTX, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
-    berth_cpu_set_batch_invariant(bench.devices.backend[0], is_deterministic);
-    struct session *s = session_new(bench.model, &bench.devices, &params, &error);
-    assert_true(s != NULL && session_reserve(s, &error));
-    sampler_init(&sampler, a->r.sampling.temperature, a->r.sampling.top_k, a->r.sampling.top_p, a->r.sampling.seed);
-    sampler.repeat = a->r.sampling.repeat;
-    for (int64_t i = 0; i < a->r.n_tokens; i++) {
-        assert_true(sampler_accept(&sampler, a->r.tokens[i]));
-    }
-    const struct generator g = {.session = s, .writer = &w, .sampler = &sampler};
-    assert_true(berth_stream_open(&text) && text_writer_init(&w, bench.vocab, a->r.stops, a->r.n_stops, text.file));
-    assert_true(session_decode(s, a->r.tokens, a->r.n_tokens, &error) && text_generate(&g, a->r.n_max, &made, &error));
-    assert_true(text_writer_end(&w) && berth_stream_close(&text));
-    text_writer_fini(&w);
-    sampler_fini(&sampler);
-    session_free(s);
-    return text;
-}
-
-static bool answer_is_same(const struct answer *a, bool is_deterministic) {
-    struct berth_stream text = text_alone(a, is_deterministic);
-    const bool is_same = strcmp(a->text, text.text) == 0;
-    if (!is_same && is_deterministic) {
-        print_message("together: %s\nalone: %s\n", a->text, text.text);
-    }
-    berth_stream_fini(&text);
-    return is_same;
-}
-
 // ---- texts ----
 
 static void alone_run(bool is_deterministic) {
