@@ -41,12 +41,12 @@
 // Marks functions of the base libraries. GGML_SHARED selects the declarations for shared libraries. GGML_BUILD is defined only
 // while these libraries are built.
 #ifdef GGML_SHARED
-#    if defined(_WIN32) && !defined(__MINGW32__)
-#        ifdef GGML_BUILD
-#            define GGML_API __declspec(dllexport) extern
-#        else
-#            define GGML_API __declspec(dllimport) extern
-#        endif
+#    if defined(_WIN32) && defined(GGML_BUILD)
+#        define GGML_API __declspec(dllexport) extern
+#    elif defined(_WIN32) && defined(__MINGW32__) // the linker finds the functions of a DLL without dllimport
+#        define GGML_API extern
+#    elif defined(_WIN32)
+#        define GGML_API __declspec(dllimport) extern
 #    else
 #        define GGML_API __attribute__((visibility("default"))) extern
 #    endif
@@ -56,12 +56,12 @@
 
 // Marks functions of backend libraries, such as libggml-cpu.
 #ifdef GGML_BACKEND_SHARED
-#    if defined(_WIN32) && !defined(__MINGW32__)
-#        ifdef GGML_BACKEND_BUILD
-#            define GGML_BACKEND_API __declspec(dllexport) extern
-#        else
-#            define GGML_BACKEND_API __declspec(dllimport) extern
-#        endif
+#    if defined(_WIN32) && defined(GGML_BACKEND_BUILD)
+#        define GGML_BACKEND_API __declspec(dllexport) extern
+#    elif defined(_WIN32) && defined(__MINGW32__) // the linker finds the functions of a DLL without dllimport
+#        define GGML_BACKEND_API extern
+#    elif defined(_WIN32)
+#        define GGML_BACKEND_API __declspec(dllimport) extern
 #    else
 #        define GGML_BACKEND_API __attribute__((visibility("default"))) extern
 #    endif

@@ -2,6 +2,7 @@
 // alloc.c: all memory of the libraries comes from these functions. A test can make the N-th allocation fail, and can count blocks
 // that were not freed. Outside of tests, a call costs one predictable branch more than a call of libc.
 
+#include "base/aligned.h"
 #include "base/base.h"
 #include "base/min.h"
 
@@ -87,16 +88,12 @@ void berth_free(void *p) {
 }
 
 void *berth_aligned_alloc(size_t align, size_t size) {
-    void *p = NULL;
-    if (size == 0 || must_fail() || posix_memalign(&p, max_size(align, sizeof(void *)), size) != 0) {
-        return NULL;
-    }
-    return block_count(p);
+    return size == 0 || must_fail() ? NULL : block_count(aligned_new(max_size(align, sizeof(void *)), size));
 }
 
 void berth_aligned_free(void *p) {
     count_free(p);
-    free(p);
+    aligned_delete(p);
 }
 
 bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {

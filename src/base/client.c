@@ -22,7 +22,7 @@ static int release_minor(const char *release) {
         return end != release + 1 && *end == '\0' && build > 0 && build <= 10361 ? 19 : UNKNOWN;
     }
     if (strncmp(release, "v0.", 3) == 0) {
-        return strtol(release + 3, NULL, 10) >= 5 ? 25 : UNKNOWN;
+        return strtol(release + 3, NULL, 10) >= 4 ? 25 : UNKNOWN; // v0.4.0 has ggml 0.23, whose functions take the same arguments
     }
     return UNKNOWN;
 }

@@ -32,6 +32,10 @@ void berth_json_write_text(const char *text, size_t len, FILE *file) {
         n = utf8_len((const uint8_t *) text + at, len - at);
         if (n == 0) {
             fputs("\\ufffd", file);
+        } else if (c == '\n') {
+            fputs("\\n", file);
+        } else if (c == '\t') {
+            fputs("\\t", file);
         } else if (c < 0x20 || c == 0x7f) {
             fprintf(file, "\\u%04x", c);
         } else if (c == 0xc2 && (uint8_t) text[at + 1] < 0xa0) { // U+0080 to U+009F are control characters of terminals too

@@ -149,6 +149,8 @@ struct cli_help {
 // Parses the command line and runs the command, or prints the help with --help. argv[0] is the command's name. Returns the exit
 // code.
 int cli_command_run(const struct cli_command *command, int argc, char **argv);
+// Sets the options of a command to their defaults.
+void cli_options_init(const struct cli_help *help, void *options);
 // Parses an integer in the option's range. On failure prints a message and returns the exit code.
 int cli_option_int(const struct cli_option *option, const char *command, const char *value, int64_t *out);
 // On failure prints a message and returns the exit code.

@@ -139,6 +139,10 @@ static void on_abort(const char *message) {
 }
 
 int main(int argc, char **argv) {
+#ifdef _WIN32
+    posix_arguments_get(&argc, &argv);
+    posix_console_init();
+#endif
     const char *name = argc > 1 ? argv[1] : "";
     mpi_prepare();
     cli_streams_init();

@@ -288,14 +288,21 @@ static int operands_take(const struct cli_help *help, int argc, char **argv, voi
     return -1;
 }
 
-static int options_parse(const struct cli_help *help, int argc, char **argv, void *options) {
-    struct names names;
-    int code = -1;
+void cli_options_init(const struct cli_help *help, void *options) {
+    memset(options, 0, help->size);
+    if (help->initial != NULL) {
+        memcpy(options, help->initial, help->size);
+    }
     for (const struct cli_option *o = help->options; o->name != NULL; o++) {
         if (o->preset != NULL) {
             (void) option_set(help, o, o->preset, options);
         }
     }
+}
+
+static int options_parse(const struct cli_help *help, int argc, char **argv, void *options) {
+    struct names names;
+    int code = -1;
     if (!names_init(&names, help->options)) {
         return cli_fail(CLI_FAILURE, "out of memory for the options of %s", help->command);
     }
@@ -317,9 +324,7 @@ int cli_command_run(const struct cli_command *command, int argc, char **argv) {
     if (options == NULL) {
         return cli_fail(CLI_FAILURE, "out of memory for the options of %s", help->command);
     }
-    if (help->initial != NULL) {
-        memcpy(options, help->initial, help->size);
-    }
+    cli_options_init(help, options);
     int code = options_parse(help, argc, argv, options);
     if (code < 0) {
         code = command->run(&(struct cli_args){options, argv + optind, argc - optind});

@@ -25,10 +25,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef GGML_SHARED
-#    pragma weak ggml_backend_cpu_reg
+#ifdef _WIN32 // a DLL has no weak imports: the CPU backend is always linked, and there is no CUDA backend
+#    define ggml_backend_cuda_reg NULL
+#else
+#    ifdef GGML_SHARED
+#        pragma weak ggml_backend_cpu_reg
+#    endif
+#    pragma weak ggml_backend_cuda_reg
 #endif
-#pragma weak ggml_backend_cuda_reg
 
 #define WAIT_S 10 // seconds
 

@@ -15,8 +15,13 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define PREFIX "libggml-"
-#define SUFFIX ".so"
+#ifdef _WIN32
+#    define PREFIX "ggml-"
+#    define SUFFIX ".dll"
+#else
+#    define PREFIX "libggml-"
+#    define SUFFIX ".so"
+#endif
 
 // A file of a backend. One allocation holds both texts: path '\0' name '\0'.
 struct backend_file {

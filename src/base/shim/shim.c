@@ -3,16 +3,19 @@
 // An allocation and its free use the same library, Berth's or libc.
 
 #include "base/shim/shim.h"
+#include "base/aligned.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#pragma weak berth_malloc
-#pragma weak berth_calloc
-#pragma weak berth_free
-#pragma weak berth_aligned_alloc
-#pragma weak berth_aligned_free
-#pragma weak berth_set_error
+#ifndef _WIN32 // a DLL has no weak imports, so the library only runs with Berth's ggml-base.dll
+#    pragma weak berth_malloc
+#    pragma weak berth_calloc
+#    pragma weak berth_free
+#    pragma weak berth_aligned_alloc
+#    pragma weak berth_aligned_free
+#    pragma weak berth_set_error
+#endif
 
 GGML_API void ggml_log_internal(enum ggml_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
 
@@ -42,15 +45,14 @@ void *shim_aligned_alloc(size_t align, size_t size) {
     if (berth_aligned_alloc != NULL) {
         return berth_aligned_alloc(align, size);
     }
-    void *p = NULL;
-    return size > 0 && posix_memalign(&p, align, size) == 0 ? p : NULL;
+    return size > 0 ? aligned_new(align, size) : NULL;
 }
 
 void shim_aligned_free(void *p) {
     if (berth_aligned_free != NULL) {
         berth_aligned_free(p);
     } else {
-        free(p);
+        aligned_delete(p);
     }
 }
 
