@@ -3,7 +3,7 @@
 # `make run` and `make test` first install missing Debian packages (tools/setup.sh). All other targets only report missing packages.
 # CMAKE_ARGS='-D NAME=VALUE' sets options of CMake, also in an existing build.
 
-.PHONY: run test build build-all configure cuda install uninstall test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format docs clean setup setup-mpi help
+.PHONY: run test build build-all configure cuda vulkan install uninstall test-long test-tiers test-everywhere windows dist fuzz soak coverage prove mutants conformance client corpus bench bench-tiers check format docs clean setup setup-mpi help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -14,6 +14,7 @@ help:
 	@echo "make test         build and run the tests"
 	@echo "make build        build the libraries (build/lib) and the programs (build/bin)"
 	@echo "make cuda         also build the library of the CUDA backend (requires nvcc)"
+	@echo "make vulkan       also build the library of the Vulkan backend (requires glslc and Vulkan's headers)"
 	@echo "make setup        install the missing Debian packages for building and testing, as root or with sudo"
 	@echo "make setup-mpi    install MPI, which runs models on several machines (docs/user/cluster.md)"
 	@echo "make install      install into PREFIX ($(PREFIX)); DESTDIR is respected"
@@ -22,9 +23,14 @@ help:
 	@echo "make client       run llama.cpp's own binaries on Berth (requires npm)"
 	@echo "make test-long    run the long tests"
 	@echo "make test-tiers   test kernels and ops with every level of instruction sets; qemu runs those that this machine lacks"
+	@echo "make windows      build for Windows with mingw-w64 and run the tests under wine (docs/user/windows.md)"
+	@echo "make test-everywhere  build with every supported compiler, for Windows, and Debian's packages (requires root; takes hours)"
+	@echo "make dist         write build/berth-VERSION.tar.gz, the sources of the current commit"
 	@echo "make fuzz         run every fuzz target for MINUTES=1 (requires clang)"
 	@echo "make soak         repeat random work for MINUTES=60; memory must not grow"
 	@echo "make coverage     measure the lines and branches that the tests reach"
+	@echo "make prove        prove the contracts of checked arithmetic, the plan check and other files (installs Frama-C)"
+	@echo "make mutants      change the code in N=50 places per module and count the changes that the tests notice"
 	@echo "make corpus       plan 501 captured graphs and compare their memory with ggml's (figures of the README)"
 	@echo "make bench        run the benchmarks, which compare Berth with ggml"
 	@echo "make bench-tiers  compare the kernels of every instruction set with ggml's; write docs/data and docs/user/speed.md"
@@ -67,6 +73,10 @@ build-all:
 cuda: build
 	@cmake --build $(DIR) --target ggml-cuda
 
+vulkan: build
+	@tools/configure.sh $(PRESET) $(DIR) -D BERTH_VULKAN=ON $(CMAKE_ARGS)
+	@cmake --build $(DIR) --target ggml-vulkan
+
 test: setup
 	@$(MAKE) --no-print-directory build-all
 	@ctest --test-dir $(DIR) -j2 --output-on-failure --label-exclude 'long|conformance$(if $(SKIP),|$(SKIP))' $(if $(OMIT),--exclude-regex '$(OMIT)')
@@ -78,6 +88,18 @@ test-long: build-all
 test-tiers: build-all
 	@tools/test-tiers.sh $(DIR)
 
+windows:
+	@DIR=$(DIR) tools/windows.sh
+
+# What .ci/run does not cover, because it takes too long or needs other releases of Debian. docs/user/install.md has the last results.
+test-everywhere: build
+	@tools/compilers.sh
+	@tools/debian.sh
+	@$(MAKE) --no-print-directory windows
+
+dist:
+	@tools/dist.sh
+
 fuzz: setup
 	@tools/fuzz.sh $(or $(MINUTES),1)
 
@@ -88,6 +110,14 @@ soak: build-all
 coverage:
 	@find build/coverage -name '*.gcda' -delete 2> /dev/null || true
 	@$(MAKE) --no-print-directory test PRESET=coverage SKIP=formats; failed=$$?; tools/coverage.py build/coverage && exit $$failed
+
+# Proves the contracts in the sources: docs/dev/verification.md.
+prove:
+	@tools/prove.sh
+
+# Modules: MODULES='core alloc sched gguf record backend plan/solve base'. The mutants of a SEED are the same on every machine.
+mutants: build-all
+	@tools/mutants.py $(DIR) --n $(or $(N),50) --seed $(or $(SEED),1) $(MODULES)
 
 conformance: build-all
 	@tools/conformance.sh $(DIR)

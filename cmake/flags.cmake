@@ -17,6 +17,12 @@ add_library(berth-flags INTERFACE)
 # The compiler must not fuse multiply-adds, so that results do not depend on the compiler. Kernels fuse explicitly.
 target_compile_options(berth-flags INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off)
 target_compile_definitions(berth-flags INTERFACE _GNU_SOURCE BERTH_DEBUG=${BERTH_DEBUG_LEVEL} BERTH_VERSION="${PROJECT_VERSION}")
+if(WIN32)
+    # base/windows has POSIX functions that Windows lacks, and headers with the names of POSIX.
+    target_include_directories(berth-flags SYSTEM INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src/base/windows>)
+    target_compile_definitions(berth-flags INTERFACE _FILE_OFFSET_BITS=64 __USE_MINGW_ANSI_STDIO=1 _WIN32_WINNT=0x0A00)
+    target_link_libraries(berth-flags INTERFACE berth-posix)
+endif()
 if(BERTH_WERROR)
     target_compile_options(berth-flags INTERFACE -Werror)
 endif()

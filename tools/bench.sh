@@ -21,6 +21,10 @@ if [ -n "$BERTH_REFERENCE" ]; then
     echo "== training"
     "$dir/bin/bench-train"
 fi
+echo "== admitting requests (a simulation)"
+"$dir/bin/bench-admit" 2000 1
+echo "== serving requests"
+"$dir/bin/bench-serve" models/tales-q8_0.gguf
 echo "== ordering ops"
 "$dir/bin/bench-order"
 echo "== planning: scale"

@@ -4,8 +4,8 @@
 set -eu
 dir=${1:-build}
 bad=0
-for name in libggml-base libggml-cpu libggml $([ ! -e "$dir/lib/libggml-cuda.so" ] || echo libggml-cuda) \
-    $([ ! -e "$dir/lib/libggml-mpi.so" ] || echo libggml-mpi libberth-mpi); do
+for name in libggml-base libggml-cpu libggml $([ ! -e "$dir/lib/libggml-cuda.so" ] || echo libggml-cuda) $([ ! -e "$dir/lib/libggml-vulkan.so" ] || echo libggml-vulkan) \
+    $([ ! -e "$dir/lib/libggml-mpi.so" ] || echo libggml-mpi libberth-mpi) $([ ! -e "$dir/lib/libberth.so" ] || echo libberth); do
     if [ -e "$dir/lib/$name.so" ]; then
         lib=$dir/lib/$name.so
         names=$(nm -D --defined-only "$lib" | awk '{print $3}')

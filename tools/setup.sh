@@ -2,7 +2,7 @@
 # setup.sh [--check]: installs the tools that building and testing require. It looks for the tools, not for packages, so it works on
 # any distribution where they exist. If tools are missing, it installs Debian's packages as root or with sudo, or prints the command
 # that does. --check never installs. BERTH_SETUP=build requires the tools of a build only, BERTH_SETUP=mpi these and MPI,
-# BERTH_SETUP=ci the tools of the tests and of CI. Without it, the tools of builds and tests are required.
+# BERTH_SETUP=ci the tools of the tests and of CI, BERTH_SETUP=prove the tools of `make prove` only. Without it, the tools of builds and tests are required.
 set -eu
 part=${BERTH_SETUP:-test}
 
@@ -20,11 +20,22 @@ header() { echo "#include <stdarg.h>
 #include <setjmp.h>
 #include <$1>
 int main(void) { return 0; }" | ${CC:-cc} -x c -o /dev/null - "$2"; }
+# Debian's interpreter is asked, because the packages are installed for it.
+python_module() { if [ -x /usr/bin/python3 ]; then /usr/bin/python3 -c "import $1"; else python3 -c "import $1"; fi; }
 # Whether clang has its libraries for sanitizers and fuzzing.
 fuzzer() { echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d == 0 && n == 0; }' | clang -x c -fsanitize=fuzzer -o /dev/null -; }
 
 look() {
     missing="" packages=""
+    if [ "$part" = prove ]; then
+        need gcc "a C compiler" tool "${CC:-cc}"
+        need python3 python3 tool python3
+        need frama-c-base Frama-C tool frama-c
+        need why3 why3 tool why3
+        need z3 z3 tool z3
+        need cvc4 cvc4 tool cvc4
+        return 0
+    fi
     need gcc "a C compiler" tool "${CC:-cc}"
     need make make tool make
     need cmake "cmake 3.25" tool cmake
@@ -44,6 +55,10 @@ look() {
         need clang-tidy clang-tidy tool clang-tidy
         need libclang-rt-14-dev "clang's sanitizers" fuzzer
         need python3 python3 tool python3
+        for module in cffi numpy pytest onnx setuptools wheel pip; do
+            need "python3-$module" "Python's $module" python_module "$module"
+        done
+        need mypy mypy tool mypy
         need chromium chromium tool chromium
         need mandoc mandoc tool mandoc
     fi
@@ -65,7 +80,7 @@ cmake_check() {
     exit 1
 }
 
-cmake_check
+[ "$part" = prove ] || cmake_check
 look
 [ -n "$missing" ] || exit 0
 
@@ -90,7 +105,7 @@ export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get update -qq
 # shellcheck disable=SC2086
 $as_root apt-get install -y -qq --no-install-recommends libc6-dev $packages >/dev/null
-cmake_check
+[ "$part" = prove ] || cmake_check
 installed=$packages
 look
 if [ -n "$missing" ]; then
