@@ -48,10 +48,6 @@ int cli_cluster_choose(struct model_options *options);
 // serve.c: prints the plan of a server that uses at most `memory` bytes (0: no limit), as text or JSON. has_speed: and its speed.
 int cli_serve_plan(const struct model_options *model, uint64_t memory, int n_parallel, bool json, bool has_speed);
 
-// train_plot.c: draws the losses of all steps and the validation losses.
-struct trainer;
-bool cli_train_plot(const struct trainer *t, FILE *file);
-
 // ---- Ctrl-C ----
 
 // Shows the progress bar and reports Ctrl-C.

@@ -414,7 +414,7 @@ static int plot_save(struct run *r) {
     if (file == NULL) {
         return r->o->plot != NULL ? CLI_FAILURE : CLI_OK;
     }
-    return cli_close(file, r->o->plot, cli_train_plot(r->t, file));
+    return cli_close(file, r->o->plot, train_plot_write(r->t, file));
 }
 
 // Rank 0 calls save. All ranks return the exit code of rank 0.

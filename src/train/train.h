@@ -161,7 +161,7 @@ bool train_ranks_loss(struct trainer *trainer, bool ok, float *loss, struct mode
 // Replaces the gradients by their sums over all ranks.
 bool train_ranks_sum(struct trainer *trainer, struct model_error *error);
 
-// ---- files (state.c, save.c, config.c) ----
+// ---- files (state.c, save.c, config.c, plot.c) ----
 
 // Writes everything that a run needs to resume: tensors, moments, progress and parameters.
 bool train_state_write(const struct trainer *trainer, const struct train_data *data, FILE *file, struct model_error *error);
@@ -173,3 +173,5 @@ bool train_state_read(struct trainer *trainer, const struct train_data *data, co
 bool train_save(const struct trainer *trainer, FILE *file, struct model_error *error);
 // Writes a model with random weights and another model's tokenizer. config: docs/user/training.md.
 bool train_new(const char *config, const struct gguf_context *tokenizer, uint64_t seed, FILE *file, struct model_error *error);
+// Draws the losses of all steps and the validation losses as SVG. False: writing failed.
+bool train_plot_write(const struct trainer *trainer, FILE *file);

@@ -137,6 +137,37 @@ static void test_save(void **state) {
     unlink(path);
 }
 
+// ---- the picture of the losses ----
+
+// Returns how often `part` is in `text`.
+static int count_of(const char *text, const char *part) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, part)) != NULL; p++) {
+        n++;
+    }
+    return n;
+}
+
+// A run of any length has a picture with finite numbers, few points and a circle per validation. The legend has one circle more.
+static void test_plot(void **state) {
+    (void) state;
+    static const int64_t lengths[] = {0, 1, 50000};
+    static float losses[50000];
+    struct train_evaluation evaluations[] = {{.step = 0, .loss = 6}, {.step = 3, .loss = 5}};
+    for (int i = 0; i < 50000; i++) {
+        losses[i] = 4 + 1 / (float) (i + 1);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        struct trainer t = {.n_done = lengths[i], .losses = losses, .n_evaluations = i, .evaluations = evaluations};
+        struct berth_stream stream;
+        assert_true(berth_stream_open(&stream) && train_plot_write(&t, stream.file) && berth_stream_close(&stream));
+        assert_int_equal(count_of(stream.text, "<circle"), i == 0 ? 0 : (int) i + 1);
+        assert_int_equal(count_of(stream.text, "nan") + count_of(stream.text, "inf"), 0);
+        assert_true(stream.size > 1000 && stream.size < 100000 && berth_ends_with(stream.text, "</svg>\n"));
+        berth_stream_fini(&stream);
+    }
+}
+
 // ---- values that are not finite ----
 
 static void test_faults(void **state) {
@@ -423,9 +454,9 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_learns), cmocka_unit_test(test_gradient),
-        cmocka_unit_test(test_rates), cmocka_unit_test(test_resume), cmocka_unit_test(test_save), cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_texts), cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_other_model), cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_rates), cmocka_unit_test(test_resume), cmocka_unit_test(test_save), cmocka_unit_test(test_plot),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_refused), cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_damage), cmocka_unit_test(test_other_model), cmocka_unit_test(test_no_memory)};
     struct model_error error = {""};
     struct sample_model m = sample_model_default();
     check_quiet();

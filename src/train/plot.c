@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// train_plot.c: draws the losses of a run as SVG. The thin line is the loss of each step, the thick line its running mean. Points
+// plot.c: draws the losses of a run as SVG. The thin line is the loss of each step, the thick line its running mean. Points
 // are validation losses.
 
-#include "cli/models.h"
 #include "train/train.h"
 
 #include <inttypes.h>
@@ -113,7 +112,7 @@ static void write_line(FILE *file, const struct trainer *t, const struct frame *
     fputs("\"/>\n", file);
 }
 
-bool cli_train_plot(const struct trainer *t, FILE *file) {
+bool train_plot_write(const struct trainer *t, FILE *file) {
     const struct frame f = frame_of(t);
     write_head(file, t);
     write_axes(file, &f);
