@@ -5,7 +5,6 @@
 #include "generate/conversation.h"
 
 #include "base/base.h"
-#include "base/json.h"
 #include "cli/generate_options.h"
 
 #include <dlfcn.h>
@@ -63,105 +62,6 @@ const struct cli_help cli_chat_help = {
     .examples = {{"Chat with a model", "chat -m model.gguf"},
         {"With a system message and the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
 };
-
-// ---- the history of the conversation, which is saved as JSON: {"messages": [{"role": "user", "content": "..."}, ...]} ----
-
-// On failure chat_history_save and chat_history_load print an error and leave the history unchanged.
-static bool chat_history_save(const struct chat_history *h, const char *path) {
-    FILE *file = cli_open(path);
-    if (file == NULL) {
-        return false;
-    }
-    struct berth_json_writer w = {.file = file};
-    berth_json_begin(&w, NULL, '{');
-    berth_json_begin(&w, "messages", '[');
-    for (size_t i = 0; i < h->n; i++) {
-        berth_json_line(&w, 2);
-        berth_json_printf(&w, "{'role': %s, 'content': %s}", chat_role_names[h->messages[i].role], h->messages[i].text);
-    }
-    fputs("\n]}\n", file);
-    return cli_close(file, path, !ferror(file)) == CLI_OK;
-}
-
-// Reads one message and appends it to h. Its keys may be in any order. Returns false if the message is invalid or memory is
-// exhausted.
-static bool message_read(struct berth_json *r, struct chat_history *h) {
-    struct berth_json_text key, text;
-    int role = -1;
-    const size_t n = h->n;
-    if (!berth_json_object(r)) {
-        return false;
-    }
-    while (berth_json_key(r, &key)) {
-        const bool is_role = berth_json_is(key, "role"), is_content = berth_json_is(key, "content");
-        if (!(is_role || is_content ? berth_json_string(r, &text) : berth_json_skip(r))) {
-            return false;
-        }
-        for (int i = 0; is_role && i < CHAT_N_ROLES; i++) {
-            if (berth_json_is(text, chat_role_names[i])) {
-                role = i;
-            }
-        }
-        if (is_content && h->n > n) { // the last "content" counts
-            chat_history_drop(h, n);
-        }
-        if (is_content && !chat_history_add(h, CHAT_USER, text.text, text.len)) {
-            return false;
-        }
-    }
-    if (r->status != GGML_STATUS_SUCCESS || role < 0 || h->n == n) {
-        return false;
-    }
-    h->messages[n].role = (enum chat_role) role;
-    return true;
-}
-
-static bool messages_read(struct berth_json *r, struct chat_history *h) {
-    struct berth_json_text key;
-    bool has_messages = false;
-    if (!berth_json_object(r)) {
-        return false;
-    }
-    while (berth_json_key(r, &key)) {
-        const bool is_list = berth_json_is(key, "messages");
-        if (!(is_list ? berth_json_array(r) : berth_json_skip(r))) {
-            return false;
-        }
-        while (is_list && berth_json_next(r)) {
-            if (!message_read(r, h)) {
-                return false;
-            }
-        }
-        has_messages = has_messages || is_list;
-    }
-    return berth_json_done(r) && has_messages;
-}
-
-static bool chat_history_load(struct chat_history *h, const char *path) {
-    struct chat_history read = {0};
-    struct berth_json r;
-    size_t size = 0;
-    char *text = cli_read_text(path, &size);
-    if (text == NULL) {
-        return false;
-    }
-    berth_json_init(&r, text, size, path);
-    const bool ok = messages_read(&r, &read);
-    if (!ok) {
-        cli_fail(CLI_FAILURE, "%s: %s", path,
-            r.status != GGML_STATUS_SUCCESS ? berth_last_error()
-                                            : "not a conversation; expected {\"messages\": [{\"role\": ..., \"content\": ...}]}");
-    }
-    berth_json_fini(&r);
-    berth_free(text);
-    if (ok) {
-        chat_history_fini(h);
-        *h = read;
-    } else {
-        chat_history_fini(&read);
-    }
-    return ok;
-}
 
 // ---- input lines ----
 
@@ -367,6 +267,33 @@ static void history_forget(struct chat *c) {
     berth_free(system);
 }
 
+static void history_save(const struct chat *c, const char *path) {
+    FILE *file = cli_open(path);
+    if (file == NULL) {
+        return;
+    }
+    chat_history_write(&c->talk.history, file);
+    if (cli_close(file, path, !ferror(file)) == CLI_OK) {
+        printf("%zu messages saved\n", c->talk.history.n);
+    }
+}
+
+static void history_load(struct chat *c, const char *path) {
+    struct model_error error = {""};
+    size_t size = 0;
+    char *text = cli_read_text(path, &size);
+    if (text == NULL) {
+        return;
+    }
+    if (chat_history_read(&c->talk.history, text, size, path, &error)) {
+        c->talk.is_cached = false;
+        printf("%zu messages loaded\n", c->talk.history.n);
+    } else {
+        cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    berth_free(text);
+}
+
 static void stats_print(const struct chat *c) {
     const struct session *s = c->m->session;
     printf("%zu messages, %" PRId64 " of %" PRId64 " positions; prompt: %" PRId64 " tokens, %.1f tokens/s; generated: %" PRId64
@@ -398,14 +325,9 @@ static bool command_run(struct chat *c, const char *line) {
     } else if ((value = command_argument(line, "/system")) != NULL) {
         chat_reset(c, value);
     } else if ((value = command_argument(line, "/save")) != NULL && value[0] != '\0') {
-        if (chat_history_save(&c->talk.history, value)) {
-            printf("%zu messages saved\n", c->talk.history.n);
-        }
+        history_save(c, value);
     } else if ((value = command_argument(line, "/load")) != NULL && value[0] != '\0') {
-        if (chat_history_load(&c->talk.history, value)) {
-            c->talk.is_cached = false;
-            printf("%zu messages loaded\n", c->talk.history.n);
-        }
+        history_load(c, value);
     } else if (command_argument(line, "/stats") != NULL) {
         stats_print(c);
     } else {

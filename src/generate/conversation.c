@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// conversation.c: the messages of a conversation, and the answers of the model (conversation.h).
+// conversation.c: the answers of the model in a conversation (conversation.h).
 
 #include "generate/conversation.h"
 
@@ -8,38 +8,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-
-// ---- the history ----
-
-const char *const chat_role_names[CHAT_N_ROLES] = {"system", "user", "assistant"};
-
-bool chat_history_add(struct chat_history *h, enum chat_role role, const char *text, size_t size) {
-    char *copy = berth_malloc(size + 1);
-    if (copy == NULL || !berth_grow((void **) &h->messages, &h->cap, h->n + 1, sizeof *h->messages)) {
-        berth_free(copy);
-        return false;
-    }
-    memcpy(copy, text, size);
-    copy[size] = '\0';
-    h->messages[h->n++] = (struct chat_message){role, copy};
-    return true;
-}
-
-void chat_history_drop(struct chat_history *h, size_t i) {
-    berth_free((char *) h->messages[i].text);
-    h->n--;
-    memmove(h->messages + i, h->messages + i + 1, (h->n - i) * sizeof *h->messages);
-}
-
-void chat_history_fini(struct chat_history *h) {
-    while (h->n > 0) {
-        chat_history_drop(h, h->n - 1);
-    }
-    berth_free(h->messages);
-    *h = (struct chat_history){0};
-}
-
-// ---- a turn ----
 
 // Message n - 1 is an answer. Sets *end to the end of its text: an offset in the formatted conversation. Returns false if out of
 // memory.

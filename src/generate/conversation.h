@@ -6,6 +6,8 @@
 #include "generate/generate.h"
 #include "model/chat.h"
 
+// ---- the messages (history.c) ----
+
 struct chat_history {
     struct chat_message *messages; // the history owns the texts
     size_t n, cap;
@@ -13,11 +15,20 @@ struct chat_history {
 
 // Names of the roles: "system", "user", "assistant".
 extern const char *const chat_role_names[CHAT_N_ROLES];
+// Returns CHAT_N_ROLES if no role has this name.
+enum chat_role chat_role_find(const char *name, size_t size);
 
 // Appends a copy of the text. False: out of memory.
 bool chat_history_add(struct chat_history *h, enum chat_role role, const char *text, size_t size);
 void chat_history_drop(struct chat_history *h, size_t i);
 void chat_history_fini(struct chat_history *h);
+// Writes the history as JSON. The caller checks the file for errors.
+void chat_history_write(const struct chat_history *h, FILE *file);
+// Replaces the history by that of chat_history_write. Accepts any bytes. `name` starts the message of an error. On failure the
+// history is unchanged.
+bool chat_history_read(struct chat_history *h, const char *text, size_t size, const char *name, struct model_error *error);
+
+// ---- a conversation (conversation.c) ----
 
 struct conversation {
     const struct chat_template *template;

@@ -42,14 +42,11 @@ void berth_chat_free(struct berth_chat *chat) {
 }
 
 enum ggml_status berth_chat_add(struct berth_chat *chat, const char *role, const char *text, size_t size) {
-    int i_role = 0;
     if (chat == NULL || role == NULL || text == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "berth_chat_add requires a chat, a role and a text");
     }
-    while (i_role < CHAT_N_ROLES && strcmp(role, chat_role_names[i_role]) != 0) {
-        i_role++;
-    }
-    if (i_role == CHAT_N_ROLES) {
+    const enum chat_role found = chat_role_find(role, strlen(role));
+    if (found == CHAT_N_ROLES) {
         return berth_fail(GGML_STATUS_FAILED, "unknown role '%s'; the roles are system, user and assistant", role);
     }
     // The cache lacks only the last message when the answer begins, so another message makes it useless.
@@ -57,7 +54,7 @@ enum ggml_status berth_chat_add(struct berth_chat *chat, const char *role, const
     if (talk->history.n > 0 && talk->history.messages[talk->history.n - 1].role != CHAT_ASSISTANT) {
         talk->is_cached = false;
     }
-    if (!chat_history_add(&talk->history, (enum chat_role) i_role, text, size)) {
+    if (!chat_history_add(&talk->history, found, text, size)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory");
     }
     return GGML_STATUS_SUCCESS;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// test_generate_parts.c: tests the parts of the token loop without a model: stop words across tokens, log probabilities, and
-// schemas as grammars. Parts that allocate memory also run with each allocation failing once.
+// test_generate_parts.c: tests the parts of the token loop without a model: stop words across tokens, log probabilities, schemas as
+// grammars, and saved conversations. Parts that allocate memory also run with each allocation failing once.
 
 #include "base/json.h"
 #include "support/vocab_sample.h"
 
 #include "base/base.h"
-#include "generate/generate.h"
+#include "generate/conversation.h"
 
 #include <math.h>
 
@@ -182,9 +182,59 @@ static void test_schema(void **state) {
     gguf_free(keys);
 }
 
+// ---- saved conversations ----
+
+static const char spoken[] = "a \"b\"\n\tc";
+
+static void history_refuse(struct chat_history *h, const char *text, const char *want) {
+    struct model_error error = {""};
+    assert_false(chat_history_read(h, text, strlen(text), "made", &error));
+    assert_non_null(strstr(error.text, want));
+    assert_true(h->n == 2 && strcmp(h->messages[1].text, spoken) == 0); // unchanged
+}
+
+static void test_history(void **state) {
+    (void) state;
+    static const char other[] = "{\"x\": [1], \"messages\": [{\"content\": \"a\", \"y\": null, \"content\": \"b\", \"role\": "
+                                "\"assistant\"}]}";
+    struct chat_history h = {0}, read = {0};
+    struct berth_stream stream;
+    struct model_error error = {""};
+    assert_true(chat_history_add(&h, CHAT_SYSTEM, "", 0) && chat_history_add(&h, CHAT_USER, spoken, strlen(spoken)));
+    assert_true(berth_stream_open(&stream));
+    chat_history_write(&h, stream.file);
+    assert_true(berth_stream_close(&stream));
+    assert_true(chat_history_read(&read, stream.text, stream.size, "made", &error));
+    assert_int_equal(read.n, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(read.messages[i].role, h.messages[i].role);
+        assert_string_equal(read.messages[i].text, h.messages[i].text);
+    }
+    assert_true(chat_history_read(&read, other, strlen(other), "made", &error)); // any order; the last of equal keys counts
+    assert_true(read.n == 1 && read.messages[0].role == CHAT_ASSISTANT && strcmp(read.messages[0].text, "b") == 0);
+    history_refuse(&h, "", "made:1");
+    history_refuse(&h, "{}", "made: not a conversation");
+    history_refuse(&h, "{\"messages\": [{\"role\": \"user\"}]}", "made: not a conversation");
+    history_refuse(&h, "{\"messages\": [{\"role\": \"tool\", \"content\": \"x\"}]}", "made: not a conversation");
+    history_refuse(&h, "{\"messages\": [{\"role\": \"user\", \"content\": 3}]}", "made:1:");
+    chat_history_fini(&h);
+    chat_history_fini(&read);
+    for (int64_t n = 1, is_complete = 0; !is_complete; n++) {
+        error.text[0] = '\0';
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(n);
+        is_complete = chat_history_read(&read, stream.text, stream.size, "made", &error);
+        berth_alloc_fail_at(0);
+        assert_true(is_complete ? read.n == 2 : strstr(error.text, "memory") != NULL && read.n == 0);
+        chat_history_fini(&read);
+        assert_int_equal(berth_alloc_alive(), 0);
+    }
+    berth_stream_fini(&stream);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stops), cmocka_unit_test(test_logprobs), cmocka_unit_test(test_schema)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stops), cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_schema), cmocka_unit_test(test_history)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
