@@ -6,7 +6,7 @@
 #include "cli/help.h"
 #include "cli/models.h"
 #include "cli/plans.h"
-#include "cli/proofs.h"
+#include "proof/file.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -323,16 +323,24 @@ static int plan_place(struct options *o, struct view_plan *plan, uint64_t *offse
     if (o->proof == NULL) {
         return cli_plan_place(o->path, plan, &o->params, offsets, report, &o->is_stopped);
     }
-    struct cli_proof_out out;
-    int code = cli_proof_open(&out, o->proof);
-    if (code != CLI_OK) {
+    FILE *file = cli_open(o->proof);
+    if (file == NULL) {
+        return CLI_FAILURE;
+    }
+    struct proof_writer writer;
+    const char *why;
+    if (!proof_writer_init(&writer, file, berth_ends_with(o->proof, ".gz"), &why)) {
+        return cli_close_why(file, o->proof, false, why);
+    }
+    o->params.proof = proof_writer_write;
+    o->params.proof_data = &writer;
+    const int code = cli_plan_place(o->path, plan, &o->params, offsets, report, &o->is_stopped);
+    const bool is_written = proof_writer_fini(&writer);
+    if (code != CLI_OK && is_written) {
+        cli_drop(file);
         return code;
     }
-    o->params.proof = cli_proof_write;
-    o->params.proof_data = &out;
-    code = cli_plan_place(o->path, plan, &o->params, offsets, report, &o->is_stopped);
-    const int close_code = cli_proof_close(&out, code == CLI_OK);
-    return code != CLI_OK ? code : close_code;
+    return cli_close(file, o->proof, is_written);
 }
 
 int cli_plan(const struct cli_args *args) {

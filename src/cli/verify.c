@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/min.h"
 #include "cli/help.h"
-#include "cli/proofs.h"
+#include "proof/file.h"
 
 #include <inttypes.h>
 
@@ -80,14 +80,14 @@ static uint64_t plan_peak(const struct berth_plan_set *set) {
     return peak;
 }
 
-static void proof_json(struct berth_json_writer *w, const struct cli_proof_sum *proof) {
+static void proof_json(struct berth_json_writer *w, const struct proof_result *proof) {
     berth_json_begin(w, "proof", '{');
     berth_json_printf(w, "'valid': %c, 'why': %s, 'bound': %" PRIu64 ", 'optimal': %c, 'steps': %" PRId64, proof->is_valid,
         proof->why, proof->bound, proof->is_optimal, proof->n_steps);
     berth_json_end(w);
 }
 
-static void proof_print(const struct cli_proof_sum *proof, bool has_plan) {
+static void proof_print(const struct proof_result *proof, bool has_plan) {
     char text[64];
     if (!proof->is_valid) {
         printf("%sproof refused%s: %s\n", cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET), proof->why);
@@ -134,7 +134,7 @@ static void valid_json(
 static int set_verify(const struct options *o, const char *path, const struct berth_plan_set *set) {
     const bool has_plan = set->n_items == 0 || set->has_offsets;
     struct berth_plan_fault fault = {.i = -1, .j = -1};
-    struct cli_proof_sum proof = {.is_valid = true, .is_optimal = true};
+    struct proof_result proof = {.is_valid = true, .is_optimal = true};
     bool is_valid = true;
     if (has_plan) {
         is_valid = berth_plan_check(set->items, set->n_items, NULL, set->offsets, &fault) == GGML_STATUS_SUCCESS;
@@ -143,9 +143,8 @@ static int set_verify(const struct options *o, const char *path, const struct be
         }
     }
     if (o->proof != NULL) {
-        const int code = cli_proof_check(o->proof, set, has_plan && is_valid, &proof);
-        if (code != CLI_OK) {
-            return code;
+        if (!proof_file_check(o->proof, set, has_plan && is_valid, &proof)) {
+            return cli_fail(CLI_FAILURE, "%s: %s", o->proof, proof.why);
         }
     }
     if (o->json) {
