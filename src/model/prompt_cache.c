@@ -145,8 +145,10 @@ static bool prefix_find(
         if (fread(&token, sizeof token, 1, file) != 1) {
             return model_fail(error, "the file is truncated");
         }
-        // While is_prefix is true, x->n_kept equals i. So tokens[i] exists.
-        is_prefix = is_prefix && x->n_kept < n - 1 && x->n_kept < s->params.n_ctx && token == tokens[i];
+        // While is_prefix is true, x->n_kept equals i, so tokens[i] is read only if it exists.
+        if (is_prefix && (x->n_kept >= n - 1 || x->n_kept >= s->params.n_ctx || token != tokens[i])) {
+            is_prefix = false;
+        }
         x->n_kept += is_prefix;
     }
     const int64_t n_window = s->model->params.n_window;

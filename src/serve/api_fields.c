@@ -3,6 +3,7 @@
 // ignores it because no result depends on it, or refuses it.
 
 #include "base/json.h"
+#include "base/min.h"
 #include "serve/api.h"
 
 #include <inttypes.h>
@@ -317,6 +318,6 @@ bool api_field_read(struct api_parser *p, const char *name, size_t size) {
         }
     }
     char shown[48];
-    snprintf(shown, sizeof shown, "%.*s", (int) (size < 40 ? size : 40), name);
+    snprintf(shown, sizeof shown, "%.*s", (int) min_size(size, 40), name);
     return api_fail(p->error, 400, "unknown_parameter", shown, "unknown parameter: '%s'", shown);
 }

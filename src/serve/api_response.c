@@ -2,6 +2,7 @@
 // api_response.c: writes the response bodies of OpenAI's API (api.h).
 
 #include "base/json.h"
+#include "base/min.h"
 #include "model/vocab.h"
 #include "serve/api.h"
 
@@ -42,13 +43,13 @@ void api_write_done(FILE *file) {
 // ---- log probabilities ----
 
 static double log_finite(float log) {
-    return (double) log > MIN_LOGPROB ? (double) log : MIN_LOGPROB;
+    return max_f64((double) log, MIN_LOGPROB);
 }
 
 // Copies the bytes of a token to piece and returns their number.
 static size_t piece_get(const struct vocab *vocab, int32_t token, char piece[MAX_PIECE]) {
     const size_t n = vocab != NULL && token >= 0 ? vocab_piece(vocab, token, piece, MAX_PIECE) : 0;
-    return n < MAX_PIECE ? n : MAX_PIECE;
+    return min_size(n, MAX_PIECE);
 }
 
 static const struct logprob *entry_get(const struct logprobs *l, size_t i) {

@@ -37,7 +37,7 @@ static void headers_add(const struct exchange *e, struct MHD_Response *response,
 }
 
 // Queues the response and drops the caller's reference.
-static enum MHD_Result queue(struct exchange *e, int status, struct MHD_Response *response) {
+static enum MHD_Result response_queue(struct exchange *e, int status, struct MHD_Response *response) {
     const enum MHD_Result result = MHD_queue_response(e->connection, (unsigned) status, response);
     MHD_destroy_response(response);
     e->is_replied = true;
@@ -56,7 +56,7 @@ static enum MHD_Result text_queue(struct exchange *e, int status, const char *ty
         return MHD_NO;
     }
     headers_add(e, response, type);
-    return queue(e, status, response);
+    return response_queue(e, status, response);
 }
 
 static const char *allowed_method(enum http_route route) {
@@ -89,7 +89,7 @@ enum MHD_Result reply_error(struct exchange *e, const struct api_error *error) {
     if (error->status == 405) {
         header_add(response, "Allow", allowed_method(e->route));
     }
-    return queue(e, error->status, response);
+    return response_queue(e, error->status, response);
 }
 
 enum MHD_Result reply_preflight(struct exchange *e) {
@@ -101,7 +101,7 @@ enum MHD_Result reply_preflight(struct exchange *e) {
     header_add(response, "Access-Control-Allow-Methods", "GET, POST");
     header_add(response, "Access-Control-Allow-Headers", "Authorization, Content-Type, *");
     header_add(response, "Access-Control-Max-Age", "600");
-    return queue(e, 204, response);
+    return response_queue(e, 204, response);
 }
 
 // ---- routes that only read ----
@@ -133,7 +133,7 @@ static enum MHD_Result page_queue(struct exchange *e) {
         "default-src 'none'; connect-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
     header_add(response, "Referrer-Policy", "no-referrer");
-    return queue(e, 200, response);
+    return response_queue(e, 200, response);
 }
 
 enum MHD_Result reply_get(struct exchange *e) {
@@ -249,5 +249,5 @@ enum MHD_Result reply_stream(struct exchange *e) {
     }
     headers_add(e, response, "text/event-stream; charset=utf-8");
     header_add(response, "X-Accel-Buffering", "no"); // nginx passes events on at once
-    return queue(e, 200, response);
+    return response_queue(e, 200, response);
 }

@@ -58,8 +58,7 @@ static bool event_append(struct request *r, const struct api_choice *choice, con
     } else {
         api_write_done(s.file);
     }
-    bool ok = berth_stream_close(&s);
-    ok = ok && bytes_append(&r->out, &r->n_out, &r->out_room, s.text, s.size);
+    const bool ok = berth_stream_close(&s) && bytes_append(&r->out, &r->n_out, &r->out_room, s.text, s.size);
     berth_stream_fini(&s);
     return ok;
 }
@@ -227,14 +226,13 @@ enum request_state request_poll(struct request *r) {
     }
     const struct api_usage usage = request_usage(r);
     r->is_closed = true;
-    bool ok = state == REQUEST_FAILED ? event_append(r, NULL, NULL) : true; // the error
-    if (state == REQUEST_DONE && r->api.has_stream_usage) {
-        ok = event_append(r, NULL, &usage);
+    const bool has_usage = state == REQUEST_DONE && r->api.has_stream_usage;
+    if ((has_usage && !event_append(r, NULL, &usage)) ||
+        !event_append(r, NULL, NULL)) { // the second: the error, or the last event
+        api_out_of_memory(&r->error);
+        return REQUEST_FAILED;
     }
-    if (state == REQUEST_DONE) {
-        ok = ok && event_append(r, NULL, NULL);
-    }
-    return ok ? state : (api_out_of_memory(&r->error), REQUEST_FAILED);
+    return state;
 }
 
 // ---- the response ----

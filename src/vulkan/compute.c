@@ -127,10 +127,10 @@ static enum ggml_status plan_record(struct vulkan_backend *b, const struct gpu_p
     r.args = &record->args;
     status = gpu_steps_run(&r.gpu, plan);
     rc = commands_end(b, record);
-    if (status == GGML_STATUS_SUCCESS && rc != VK_SUCCESS) {
-        return vulkan_fail(b->dev, rc, "recording a graph of %d nodes", graph->n_nodes);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    return status;
+    return rc == VK_SUCCESS ? status : vulkan_fail(b->dev, rc, "recording a graph of %d nodes", graph->n_nodes);
 }
 
 enum ggml_status vulkan_compute(struct vulkan_backend *b, const struct ggml_cgraph *graph) {

@@ -77,7 +77,10 @@ static enum ggml_status scan_launch(struct gpu_run *r, const struct ggml_tensor 
     const bool is_square = d_state == 64 || d_state == 128 || d_state == 256;
     if (is_square && A->ne[0] == 1 && g.n_kept == 1 && rows_are_aligned_16(B) && rows_are_aligned_16(C)) {
         const int64_t n_blocks = (d_head + SCAN_ROWS - 1) / SCAN_ROWS, shared_size = 4 * SCAN_TOKENS * d_state * 4;
-        const char *kernel = d_state == 64 ? "scan_heads_64" : d_state == 128 ? "scan_heads_128" : "scan_heads_256";
+        const char *kernel = "scan_heads_256";
+        if (d_state < 256) {
+            kernel = d_state == 64 ? "scan_heads_64" : "scan_heads_128";
+        }
         return gpu_launch(r, kernel, gpu_grid(n_head * n_seq, n_blocks, 1, 128, shared_size), &g);
     }
     const struct gpu_dims dims = {
