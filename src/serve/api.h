@@ -6,7 +6,7 @@
 // api_fields.c). The limits below bound the memory and the time of a request.
 #pragma once
 
-#include "base/base.h"
+#include "base/json.h"
 #include "model/chat.h"
 #include "serve/engine.h"
 
@@ -97,7 +97,6 @@ void api_request_fini(struct api_request *r);
 
 // ---- within the reader of requests ----
 
-struct berth_json;
 struct api_parser {
     struct berth_json *json;
     struct api_request *r;
@@ -109,8 +108,8 @@ struct api_parser {
     size_t text_room;
 };
 
-// Reads the value of the parameter `name`. False: *error holds the cause.
-bool api_field_read(struct api_parser *p, const char *name, size_t size);
+// Reads the value of the parameter `name`; an api_member_t. False: *error holds the cause.
+bool api_field_read(struct api_parser *p, struct berth_json_text name, void *unused);
 // api_messages.c: the functions of parameters with nested values.
 bool api_read_messages(struct api_parser *p);
 bool api_read_inputs(struct api_parser *p);
@@ -120,6 +119,20 @@ bool api_read_tools(struct api_parser *p);
 bool api_read_tool_choice(struct api_parser *p);
 bool api_read_calls(struct api_parser *p, struct chat_turn *turn);
 bool api_tools_check(struct api_parser *p);
+// api_parse.c: read one value. False: *error is set.
+// Reads an object. member reads exactly one value, that of `key`, which is valid until it reads a string.
+typedef bool (*api_member_t)(struct api_parser *p, struct berth_json_text key, void *user);
+bool api_parse_object(struct api_parser *p, api_member_t member, void *user);
+// Reads an array. element reads exactly one value.
+typedef bool (*api_element_t)(struct api_parser *p, void *user);
+bool api_parse_array(struct api_parser *p, api_element_t element, void *user);
+bool api_parse_string(struct api_parser *p, struct berth_json_text *out);
+// Copies a string. The copy is valid as long as the request.
+bool api_parse_copy(struct api_parser *p, const char **out);
+bool api_parse_bool(struct api_parser *p, bool *out);
+bool api_parse_int(struct api_parser *p, int64_t min, int64_t max, int64_t *out);
+bool api_parse_skip(struct api_parser *p);
+
 // Fails with status 400, and with p->name as the parameter.
 bool api_refuse(struct api_parser *p, const char *fmt, ...) BERTH_PRINTF(2, 3);
 // Fails with the message of the JSON reader.

@@ -2,7 +2,6 @@
 // api_fields.c: the parameters of OpenAI's API. A row of the table says what Berth does with a parameter: it reads the value,
 // ignores it because no result depends on it, or refuses it.
 
-#include "base/json.h"
 #include "base/min.h"
 #include "serve/api.h"
 
@@ -54,8 +53,8 @@ static bool unsupported_read(struct api_parser *p) {
     bool flag = true;
     const char c = berth_json_peek(p->json);
     if (c == 'f' || c == 't') {
-        if (!berth_json_bool(p->json, &flag)) {
-            return api_refuse_json(p);
+        if (!api_parse_bool(p, &flag)) {
+            return false;
         }
     } else if (c == '[') {
         flag = !berth_json_array(p->json) || berth_json_next(p->json);
@@ -69,19 +68,14 @@ static bool unsupported_read(struct api_parser *p) {
 // ---- parameters with a function ----
 
 static bool read_model(struct api_parser *p) {
-    struct berth_json_text text;
-    if (!berth_json_string(p->json, &text)) {
-        return api_refuse_json(p);
-    }
-    p->r->model = api_text_copy(p, text.text, text.len);
-    return p->r->model != NULL;
+    return api_parse_copy(p, &p->r->model);
 }
 
 static bool read_n_max(struct api_parser *p) {
     const bool is_new = strcmp(p->name, "max_completion_tokens") == 0;
     int64_t n = 0;
-    if (!berth_json_int(p->json, 1, INT32_MAX, &n)) {
-        return api_refuse_json(p);
+    if (!api_parse_int(p, 1, INT32_MAX, &n)) {
+        return false;
     }
     if (is_new || !p->is_last_max) {
         p->r->n_max = n;
@@ -92,19 +86,20 @@ static bool read_n_max(struct api_parser *p) {
 
 static bool read_seed(struct api_parser *p) {
     int64_t seed = 0;
-    if (!berth_json_int(p->json, INT64_MIN + 1, INT64_MAX, &seed)) {
-        return api_refuse_json(p);
+    if (!api_parse_int(p, INT64_MIN + 1, INT64_MAX, &seed)) {
+        return false;
     }
     p->r->sampling.seed = (uint64_t) seed;
     p->r->has_seed = true;
     return true;
 }
 
-static bool stop_add(struct api_parser *p) {
+static bool stop_add(struct api_parser *p, void *unused) {
+    (void) unused;
     struct api_request *r = p->r;
     struct berth_json_text text;
-    if (!berth_json_string(p->json, &text)) {
-        return api_refuse_json(p);
+    if (!api_parse_string(p, &text)) {
+        return false;
     }
     if (text.len == 0 || text.len > ENGINE_MAX_STOP_SIZE) {
         return api_refuse(p, "stop: a text has %zu bytes, 1 to %d are allowed", text.len, ENGINE_MAX_STOP_SIZE);
@@ -122,111 +117,92 @@ static bool stop_add(struct api_parser *p) {
 
 static bool read_stop(struct api_parser *p) {
     p->r->n_stops = 0;
-    if (berth_json_peek(p->json) == '"') {
-        return stop_add(p);
-    }
-    if (!berth_json_array(p->json)) {
-        return api_refuse_json(p);
-    }
-    while (berth_json_next(p->json)) {
-        if (!stop_add(p)) {
-            return false;
-        }
-    }
-    return p->json->status == GGML_STATUS_SUCCESS || api_refuse_json(p);
+    return berth_json_peek(p->json) == '"' ? stop_add(p, NULL) : api_parse_array(p, stop_add, NULL);
+}
+
+static bool stream_option_read(struct api_parser *p, struct berth_json_text key, void *unused) {
+    (void) unused;
+    return berth_json_is(key, "include_usage") ? api_parse_bool(p, &p->r->has_stream_usage) : api_parse_skip(p);
 }
 
 static bool read_stream_options(struct api_parser *p) {
-    struct berth_json_text key;
-    if (!berth_json_object(p->json)) {
-        return api_refuse_json(p);
-    }
-    while (berth_json_key(p->json, &key)) {
-        const bool is_usage = berth_json_is(key, "include_usage");
-        if (!(is_usage ? berth_json_bool(p->json, &p->r->has_stream_usage) : berth_json_skip(p->json))) {
-            return api_refuse_json(p);
-        }
-    }
-    return p->json->status == GGML_STATUS_SUCCESS || api_refuse_json(p);
+    return api_parse_object(p, stream_option_read, NULL);
 }
 
 // A number of alternatives for /v1/completions, a bool for /v1/chat/completions.
 static bool read_logprobs(struct api_parser *p) {
     struct api_request *r = p->r;
     if (r->kind == API_CHAT) {
-        return berth_json_bool(p->json, &r->has_logprobs) || api_refuse_json(p);
+        return api_parse_bool(p, &r->has_logprobs);
     }
     r->has_logprobs = true;
-    return berth_json_int(p->json, 0, API_MAX_TOP_LOGPROBS, &r->n_logprobs) || api_refuse_json(p);
+    return api_parse_int(p, 0, API_MAX_TOP_LOGPROBS, &r->n_logprobs);
 }
 
-// An object with token numbers as keys.
-static bool read_logit_bias(struct api_parser *p) {
+// A member of logit_bias: its key is the number of a token.
+static bool bias_read(struct api_parser *p, struct berth_json_text key, void *unused) {
+    (void) unused;
     struct api_request *r = p->r;
-    struct berth_json_text key;
-    r->n_biases = 0;
-    if (!berth_json_object(p->json)) {
-        return api_refuse_json(p);
+    char digits[12] = "", *end = digits;
+    float bias = 0;
+    if (key.len < sizeof digits) {
+        memcpy(digits, key.text, key.len);
     }
-    while (berth_json_key(p->json, &key)) {
-        char digits[12] = "", *end = digits;
-        float bias = 0;
-        if (key.len < sizeof digits) {
-            memcpy(digits, key.text, key.len);
-        }
-        const long long token = strtoll(digits, &end, 10);
-        if (end == digits || *end != '\0' || token < 0 || token > INT32_MAX) {
-            return api_refuse(p, "logit_bias: a key is not a token number");
-        }
-        if (!real_read(p, -100, 100, &bias)) {
-            return false;
-        }
-        if (r->n_biases == ENGINE_MAX_BIASES) {
-            return api_refuse(p, "logit_bias: at most %d tokens are allowed", ENGINE_MAX_BIASES);
-        }
-        if (!BERTH_GROW(&r->biases, &r->biases_room, r->n_biases + 1)) {
-            return api_out_of_memory(p->error);
-        }
-        // OpenAI: -100 bans a token.
-        r->biases[r->n_biases++] = (struct sample_bias){(int32_t) token, bias <= -100 ? -INFINITY : bias};
+    const long long token = strtoll(digits, &end, 10);
+    if (end == digits || *end != '\0' || token < 0 || token > INT32_MAX) {
+        return api_refuse(p, "logit_bias: a key is not a token number");
     }
-    return p->json->status == GGML_STATUS_SUCCESS || api_refuse_json(p);
+    if (!real_read(p, -100, 100, &bias)) {
+        return false;
+    }
+    if (r->n_biases == ENGINE_MAX_BIASES) {
+        return api_refuse(p, "logit_bias: at most %d tokens are allowed", ENGINE_MAX_BIASES);
+    }
+    if (!BERTH_GROW(&r->biases, &r->biases_room, r->n_biases + 1)) {
+        return api_out_of_memory(p->error);
+    }
+    // OpenAI: -100 bans a token.
+    r->biases[r->n_biases++] = (struct sample_bias){(int32_t) token, bias <= -100 ? -INFINITY : bias};
+    return true;
+}
+
+static bool read_logit_bias(struct api_parser *p) {
+    p->r->n_biases = 0;
+    return api_parse_object(p, bias_read, NULL);
 }
 
 static bool read_best_of(struct api_parser *p) {
-    return berth_json_int(p->json, 1, API_MAX_CHOICES, &p->n_best) || api_refuse_json(p);
+    return api_parse_int(p, 1, API_MAX_CHOICES, &p->n_best);
 }
 
 static bool read_encoding(struct api_parser *p) {
     struct berth_json_text text;
-    if (!berth_json_string(p->json, &text)) {
-        return api_refuse_json(p);
+    if (!api_parse_string(p, &text)) {
+        return false;
     }
     p->r->is_base64 = berth_json_is(text, "base64");
     return p->r->is_base64 || berth_json_is(text, "float") || api_refuse(p, "encoding_format is not float or base64");
 }
 
-static bool read_modalities(struct api_parser *p) {
+static bool modality_read(struct api_parser *p, void *unused) {
+    (void) unused;
     struct berth_json_text text;
-    if (!berth_json_array(p->json)) {
-        return api_refuse_json(p);
+    if (!api_parse_string(p, &text)) {
+        return false;
     }
-    while (berth_json_next(p->json)) {
-        if (!berth_json_string(p->json, &text)) {
-            return api_refuse_json(p);
-        }
-        if (!berth_json_is(text, "text")) {
-            return api_fail(p->error, 400, "unsupported_parameter", p->name, "modalities: only text is supported");
-        }
-    }
-    return p->json->status == GGML_STATUS_SUCCESS || api_refuse_json(p);
+    return berth_json_is(text, "text") ||
+           api_fail(p->error, 400, "unsupported_parameter", p->name, "modalities: only text is supported");
+}
+
+static bool read_modalities(struct api_parser *p) {
+    return api_parse_array(p, modality_read, NULL);
 }
 
 static bool read_parallel_calls(struct api_parser *p) {
     bool is_parallel = true;
-    const bool ok = berth_json_bool(p->json, &is_parallel);
+    const bool ok = api_parse_bool(p, &is_parallel);
     p->r->is_one_call = !is_parallel;
-    return ok || api_refuse_json(p);
+    return ok;
 }
 
 // ---- the table ----
@@ -295,29 +271,31 @@ static bool value_read(struct api_parser *p, const struct field *f) {
     void *target = (char *) p->r + f->at;
     int64_t n = 0;
     switch (f->how) {
-        case FIELD_IGNORE: return berth_json_skip(p->json) || api_refuse_json(p);
+        case FIELD_IGNORE: return api_parse_skip(p);
         case FIELD_REFUSE: return unsupported_read(p);
         case FIELD_REAL: return real_read(p, f->min, f->max, target);
-        case FIELD_BOOL: return berth_json_bool(p->json, target) || api_refuse_json(p);
+        case FIELD_BOOL: return api_parse_bool(p, target);
         case FIELD_OTHER: return f->read(p);
         case FIELD_INT: break;
     }
-    if (!berth_json_int(p->json, (int64_t) f->min, (int64_t) f->max, &n)) {
-        return api_refuse_json(p);
+    if (!api_parse_int(p, (int64_t) f->min, (int64_t) f->max, &n)) {
+        return false;
     }
     memcpy(target, &n, sizeof n);
     return true;
 }
 
-bool api_field_read(struct api_parser *p, const char *name, size_t size) {
-    const struct berth_json_text key = {name, size};
+bool api_field_read(struct api_parser *p, struct berth_json_text name, void *unused) {
+    (void) unused;
     for (size_t i = 0; i < N_FIELDS; i++) {
-        if ((fields[i].kinds >> p->r->kind & 1) != 0 && berth_json_is(key, fields[i].name)) {
+        if ((fields[i].kinds >> p->r->kind & 1) != 0 && berth_json_is(name, fields[i].name)) {
             p->name = fields[i].name;
-            return berth_json_null(p->json) || value_read(p, &fields[i]);
+            const bool ok = berth_json_null(p->json) || value_read(p, &fields[i]);
+            p->name = NULL;
+            return ok;
         }
     }
     char shown[48];
-    snprintf(shown, sizeof shown, "%.*s", (int) min_size(size, 40), name);
+    snprintf(shown, sizeof shown, "%.*s", (int) min_size(name.len, 40), name.text);
     return api_fail(p->error, 400, "unknown_parameter", shown, "unknown parameter: '%s'", shown);
 }

@@ -2,7 +2,6 @@
 // api_request.c: reads a request body (api.h). The object's members are read by the table of api_fields.c. Checks that concern
 // several members follow.
 
-#include "base/json.h"
 #include "serve/api.h"
 
 #include <inttypes.h>
@@ -62,27 +61,16 @@ static bool request_check(struct api_parser *p) {
     return true;
 }
 
-static bool members_read(struct api_parser *p) {
-    struct berth_json_text key;
-    if (!berth_json_object(p->json)) {
-        return api_refuse_json(p);
-    }
-    while (berth_json_key(p->json, &key)) {
-        if (!api_field_read(p, key.text, key.len)) {
-            return false;
-        }
-        p->name = NULL;
-    }
-    return berth_json_done(p->json) || api_refuse_json(p);
-}
-
 bool api_request_read(struct api_request *r, enum api_kind kind, const char *body, size_t size, struct api_error *error) {
     struct berth_json json;
     *r = (struct api_request){
         .kind = kind, .n_max = -1, .n_choices = 1, .dimensions = -1, .sampling = {.temperature = 1, .top_p = 1, .repeat = 1}};
     struct api_parser p = {.json = &json, .r = r, .error = error, .n_best = -1};
     berth_json_init(&json, body, size, "body");
-    const bool ok = members_read(&p) && request_check(&p);
+    bool ok = api_parse_object(&p, api_field_read, NULL);
+    if (ok) {
+        ok = berth_json_done(&json) ? request_check(&p) : api_refuse_json(&p);
+    }
     berth_json_fini(&json);
     berth_free(p.text);
     return ok;

@@ -2,7 +2,6 @@
 // api_tools.c: tools, the functions that a model may call (api.h): the parameters `tools` and `tool_choice`, the calls in messages, and the
 // calls in an answer. JSON is passed to a template as Jinja's filter tojson writes it: with a blank after each comma and colon.
 
-#include "base/json.h"
 #include "serve/api.h"
 
 #include <string.h>
@@ -93,10 +92,6 @@ static bool value_keep(struct api_parser *p, const char **out) {
     return ok && *out != NULL;
 }
 
-static bool list_end(struct api_parser *p) {
-    return p->json->status == GGML_STATUS_SUCCESS || api_refuse_json(p);
-}
-
 // ---- the functions that a model may call ----
 
 static bool name_is_valid(struct berth_json_text name) {
@@ -111,8 +106,8 @@ static bool name_is_valid(struct berth_json_text name) {
 
 static bool name_read(struct api_parser *p, const char **out) {
     struct berth_json_text name;
-    if (!berth_json_string(p->json, &name)) {
-        return api_refuse_json(p);
+    if (!api_parse_string(p, &name)) {
+        return false;
     }
     if (!name_is_valid(name)) {
         return api_refuse(p, "%s: the name of a function must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and -", p->name);
@@ -121,54 +116,45 @@ static bool name_read(struct api_parser *p, const char **out) {
     return *out != NULL;
 }
 
-static bool function_read(struct api_parser *p, struct api_tool *tool) {
-    struct berth_json_text key;
-    if (!berth_json_object(p->json)) {
-        return api_refuse_json(p);
+static bool function_member_read(struct api_parser *p, struct berth_json_text key, void *user) {
+    struct api_tool *tool = user;
+    if (berth_json_is(key, "name")) {
+        return name_read(p, &tool->name);
     }
-    while (berth_json_key(p->json, &key)) {
-        bool ok = false;
-        if (berth_json_is(key, "name")) {
-            ok = name_read(p, &tool->name);
-        } else if (berth_json_is(key, "parameters") && berth_json_peek(p->json) == '{') {
-            ok = value_keep(p, &tool->parameters);
-        } else if (berth_json_is(key, "strict") && berth_json_peek(p->json) != 'n') {
-            ok = berth_json_bool(p->json, &tool->is_strict) || api_refuse_json(p);
-        } else {
-            ok = berth_json_skip(p->json) || api_refuse_json(p);
-        }
-        if (!ok) {
+    if (berth_json_is(key, "parameters") && berth_json_peek(p->json) == '{') {
+        return value_keep(p, &tool->parameters);
+    }
+    if (berth_json_is(key, "strict") && berth_json_peek(p->json) != 'n') {
+        return api_parse_bool(p, &tool->is_strict);
+    }
+    return api_parse_skip(p);
+}
+
+struct typed_tool {
+    struct api_tool *tool;
+    bool is_function; // the type of the tool
+};
+
+static bool tool_member_read(struct api_parser *p, struct berth_json_text key, void *user) {
+    struct typed_tool *t = user;
+    struct berth_json_text text;
+    if (berth_json_is(key, "type")) {
+        if (!api_parse_string(p, &text)) {
             return false;
         }
+        t->is_function = berth_json_is(text, "function");
+        return true;
     }
-    return list_end(p);
+    return berth_json_is(key, "function") ? api_parse_object(p, function_member_read, t->tool) : api_parse_skip(p);
 }
 
 // Reads {"type": "function", "function": {...}}, apart from tool->text.
 static bool tool_read(struct api_parser *p, struct api_tool *tool) {
-    struct berth_json_text key, text;
-    bool is_function = false;
-    if (!berth_json_object(p->json)) {
-        return api_refuse_json(p);
-    }
-    while (berth_json_key(p->json, &key)) {
-        bool ok = false;
-        if (berth_json_is(key, "type")) {
-            ok = berth_json_string(p->json, &text) || api_refuse_json(p);
-            is_function = ok && berth_json_is(text, "function");
-        } else if (berth_json_is(key, "function")) {
-            ok = function_read(p, tool);
-        } else {
-            ok = berth_json_skip(p->json) || api_refuse_json(p);
-        }
-        if (!ok) {
-            return false;
-        }
-    }
-    if (!list_end(p)) {
+    struct typed_tool t = {.tool = tool};
+    if (!api_parse_object(p, tool_member_read, &t)) {
         return false;
     }
-    return (is_function && tool->name != NULL) || api_refuse(p, "%s: the type is not function, or it has no name", p->name);
+    return (t.is_function && tool->name != NULL) || api_refuse(p, "%s: the type is not function, or it has no name", p->name);
 }
 
 // Reads a tool twice: its parts, then all of it as text.
@@ -183,26 +169,26 @@ static bool tool_keep(struct api_parser *p, struct api_tool *tool) {
     return ok && value_keep(p, &tool->text);
 }
 
-bool api_read_tools(struct api_parser *p) {
+static bool tool_add(struct api_parser *p, void *unused) {
+    (void) unused;
     struct api_request *r = p->r;
-    r->n_tools = 0;
-    if (!berth_json_array(p->json)) {
-        return api_refuse_json(p);
+    struct api_tool tool = {.parameters = "{\"type\": \"object\"}"};
+    if (r->n_tools == API_MAX_TOOLS) {
+        return api_refuse(p, "tools: at most %d tools are allowed", API_MAX_TOOLS);
     }
-    while (berth_json_next(p->json)) {
-        struct api_tool tool = {.parameters = "{\"type\": \"object\"}"};
-        if (r->n_tools == API_MAX_TOOLS) {
-            return api_refuse(p, "tools: at most %d tools are allowed", API_MAX_TOOLS);
-        }
-        if (!tool_keep(p, &tool)) {
-            return false;
-        }
-        if (!BERTH_GROW(&r->tools, &r->tools_room, r->n_tools + 1)) {
-            return api_out_of_memory(p->error);
-        }
-        r->tools[r->n_tools++] = tool;
+    if (!tool_keep(p, &tool)) {
+        return false;
     }
-    return list_end(p);
+    if (!BERTH_GROW(&r->tools, &r->tools_room, r->n_tools + 1)) {
+        return api_out_of_memory(p->error);
+    }
+    r->tools[r->n_tools++] = tool;
+    return true;
+}
+
+bool api_read_tools(struct api_parser *p) {
+    p->r->n_tools = 0;
+    return api_parse_array(p, tool_add, NULL);
 }
 
 // ---- which function must be called ----
@@ -225,8 +211,8 @@ bool api_read_tool_choice(struct api_parser *p) {
     if (berth_json_peek(p->json) == '{') {
         return choice_object_read(p);
     }
-    if (!berth_json_string(p->json, &text)) {
-        return api_refuse_json(p);
+    if (!api_parse_string(p, &text)) {
+        return false;
     }
     for (int i = 0; i <= API_TOOLS_REQUIRED; i++) {
         if (berth_json_is(text, names[i])) {
@@ -303,44 +289,20 @@ struct call {
     const char *name, *arguments;
 };
 
-static bool call_function_read(struct api_parser *p, struct call *call) {
-    struct berth_json_text key, text;
-    if (!berth_json_object(p->json)) {
-        return api_refuse_json(p);
+static bool call_function_member_read(struct api_parser *p, struct berth_json_text key, void *user) {
+    struct call *call = user;
+    if (berth_json_is(key, "name")) {
+        return name_read(p, &call->name);
     }
-    while (berth_json_key(p->json, &key)) {
-        bool ok = false;
-        if (berth_json_is(key, "name")) {
-            ok = name_read(p, &call->name);
-        } else if (berth_json_is(key, "arguments")) {
-            ok = berth_json_string(p->json, &text) || api_refuse_json(p);
-            call->arguments = ok ? api_text_copy(p, text.text, text.len) : NULL;
-            ok = call->arguments != NULL;
-        } else {
-            ok = berth_json_skip(p->json) || api_refuse_json(p);
-        }
-        if (!ok) {
-            return false;
-        }
-    }
-    return list_end(p);
+    return berth_json_is(key, "arguments") ? api_parse_copy(p, &call->arguments) : api_parse_skip(p);
+}
+
+static bool call_member_read(struct api_parser *p, struct berth_json_text key, void *user) {
+    return berth_json_is(key, "function") ? api_parse_object(p, call_function_member_read, user) : api_parse_skip(p);
 }
 
 static bool call_read(struct api_parser *p, struct call *call) {
-    struct berth_json_text key;
-    if (!berth_json_object(p->json)) {
-        return api_refuse_json(p);
-    }
-    while (berth_json_key(p->json, &key)) {
-        if (berth_json_is(key, "function")) {
-            if (!call_function_read(p, call)) {
-                return false;
-            }
-        } else if (!berth_json_skip(p->json)) {
-            return api_refuse_json(p);
-        }
-    }
-    if (!list_end(p)) {
+    if (!api_parse_object(p, call_member_read, call)) {
         return false;
     }
     return (call->name != NULL && call->arguments != NULL) ||
@@ -375,29 +337,36 @@ static bool call_keep(struct api_parser *p, const char **out) {
     return ok && *out != NULL;
 }
 
-bool api_read_calls(struct api_parser *p, struct chat_turn *turn) {
+struct call_list {
     const char *calls[API_MAX_TOOLS];
-    size_t n = 0;
-    if (!berth_json_array(p->json)) {
-        return api_refuse_json(p);
+    size_t n;
+};
+
+static bool call_add(struct api_parser *p, void *user) {
+    struct call_list *l = user;
+    if (l->n == API_MAX_TOOLS) {
+        return api_refuse(p, "messages: message %zu has more than %d calls", p->r->n_messages, API_MAX_TOOLS);
     }
-    for (; berth_json_next(p->json); n++) {
-        if (n == API_MAX_TOOLS) {
-            return api_refuse(p, "messages: message %zu has more than %d calls", p->r->n_messages, API_MAX_TOOLS);
-        }
-        if (!call_keep(p, &calls[n])) {
-            return false;
-        }
+    return call_keep(p, &l->calls[l->n++]);
+}
+
+bool api_read_calls(struct api_parser *p, struct chat_turn *turn) {
+    struct call_list l;
+    l.n = 0;
+    if (!api_parse_array(p, call_add, &l)) {
+        return false;
     }
-    turn->n_calls = n;
-    turn->calls = n > 0 ? berth_arrays_new(&p->r->memory, n, sizeof *calls) : NULL;
-    if (n > 0 && turn->calls == NULL) {
+    turn->n_calls = l.n;
+    if (l.n == 0) {
+        turn->calls = NULL;
+        return true;
+    }
+    turn->calls = berth_arrays_new(&p->r->memory, l.n, sizeof *l.calls);
+    if (turn->calls == NULL) {
         return api_out_of_memory(p->error);
     }
-    if (n > 0) {
-        memcpy(turn->calls, calls, n * sizeof *calls);
-    }
-    return list_end(p);
+    memcpy(turn->calls, l.calls, l.n * sizeof *l.calls);
+    return true;
 }
 
 // ---- calls in an answer ----
