@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
 # mutants.py BUILD [--n N] [--seed S] [--jobs J] [--log FILE] [--again] [--at FILE:LINE] [MODULE...]: changes one place of a source file at a
-# time (a mutant), compiles that file, links it with the tests of its module, and runs them until one fails. It prints how many
-# mutants of each module the tests killed and lists the mutants that survived. Without MODULE, it takes all modules. N is the number
-# of mutants per module. BUILD is a complete release build. The exit code is 1 if the tests killed less than 95%.
+# time (a mutant), compiles that file, links it with tests of its module, and runs them until one fails. It prints how many mutants of
+# each module the tests killed and lists the mutants that survived. Without MODULE, it takes all modules. N is the number of mutants per
+# module. BUILD is a configured release build. The exit code is 1 if the tests killed less than 95%.
+#
+# A test runs for a mutant only if it executes the mutant's lines. gcov finds these tests: each test runs once with the files of all modules
+# compiled for coverage. BUILD/mutants/coverage.json keeps the lines of a test until its program changes.
+#
+# A mutant that no test kills is compiled again with sanitizers, as in CI, and short tests run again.
 #
 # A mutant is left out if it does not compile, if its object file equals the original's, or if tests/mutants.txt lists it as
 # equivalent. A test that runs five times longer than without the mutant, or takes too much memory, has failed. Results are
@@ -19,6 +24,7 @@ import random
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,11 +38,13 @@ MODULES = {
     "sched": "prop_sched.*",
     "gguf": "",
     "record": "test_alloc.*|test_sched.*|prop_sched|prop_alloc",
-    "backend": "",
+    "backend": "test_sched|test_sched_gone|test_sched_fault|test_graph_threads",
     "plan/solve": "prop_plan.*",
-    "base": "test_plan_io|test_core_edge|test_gguf_edge|test_sched_edge",
+    "base": "test_plan_io|test_core_edge|test_gguf_edge|test_sched_edge|test_registry_log",
 }
 GOAL = 95
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+TYPE_ERRORS = ["-Werror=incompatible-pointer-types", "-Werror=int-conversion", "-Werror=discarded-qualifiers"]
 MEMORY = 8 << 30
 
 WORD = r"[A-Za-z_][A-Za-z_0-9]*"
@@ -96,16 +104,19 @@ def changes_in(code, text):
 
 
 class Mutant:
-    def __init__(self, path, text, kind, start, end, new):
+    def __init__(self, path, text, kind, start, end, new, body_line):
         self.path, self.kind, self.start, self.end, self.new = path, kind, start, end, new
         self.line = text.count("\n", 0, start) + 1
+        self.last_line = text.count("\n", 0, end) + 1
+        self.body_line = body_line  # first line of the function's body
+        self.place = ""  # after the path in the key, if the file has equal mutants before this one
         line_start = text.rfind("\n", 0, start) + 1
         self.before = text[line_start : text.index("\n", end)].strip()
         self.after = (text[line_start:start] + new + text[end : text.index("\n", end)]).strip()
         self.text = text[:start] + new + text[end:]
 
     def key(self):
-        return "%s\t%s\t%s" % (self.path, self.before, self.after)
+        return "%s%s\t%s\t%s" % (self.path, self.place, self.before, self.after)
 
     def __str__(self):
         return "%s:%d: %s\n    - %s\n    + %s" % (self.path, self.line, self.kind, self.before, self.after)
@@ -117,10 +128,16 @@ def mutants_of(path):
     code = code_only(text)
     result = []
     for start, end in bodies(code):
+        body_line = text.count("\n", 0, start) + 1
         for kind, a, b, new in changes_in(code[start:end], text[start:end]):
             line = text[text.rfind("\n", 0, start + a) + 1 : text.find("\n", start + a)]
             if "BERTH_ASSERT" not in line and "BERTH_LIKELY(i < n_fetched)" not in line:
-                result.append(Mutant(path, text, kind, start + a, start + b, new))
+                result.append(Mutant(path, text, kind, start + a, start + b, new, body_line))
+    n_of = {}
+    for m in sorted(result, key=lambda m: m.start):
+        n_of[m.key()] = n = n_of.get(m.key(), 0) + 1
+        if n > 1:
+            m.place = ":%d" % n
     return result
 
 
@@ -142,7 +159,7 @@ def sample(paths, n, rng):
 
 
 def equivalent_list():
-    """{key: reason} of tests/mutants.txt: file, line, changed line and reason, separated by tabs."""
+    """{key: reason} of tests/mutants.txt."""
     listed = {}
     with open("tests/mutants.txt") as file:
         for row in file:
@@ -157,14 +174,18 @@ def equivalent_list():
 
 def limited():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    without_core()
+
+
+def without_core():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def run(command, env, seconds):
+def run(command, env, cwd, seconds, limits=limited):
     """Returns whether the program ended with 0 in time."""
     p = subprocess.Popen(
-        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        preexec_fn=limited, start_new_session=True)
+        command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=limits, start_new_session=True)
     try:
         return p.wait(timeout=seconds) == 0
     except subprocess.TimeoutExpired:
@@ -176,6 +197,14 @@ def run(command, env, seconds):
 class Build:
     def __init__(self, folder):
         self.folder = os.path.abspath(folder)
+        self.scratch = os.path.join(self.folder, "mutants")
+        # Tests run in a folder of links to the sources, so that files that a mutant writes do not get between them.
+        self.cwd = os.path.join(self.scratch, "sources")
+        shutil.rmtree(self.cwd, ignore_errors=True)
+        os.makedirs(self.cwd)
+        for name in os.listdir("."):
+            if not name.startswith("."):
+                os.symlink(os.path.abspath(name), os.path.join(self.cwd, name))
         with open(os.path.join(folder, "compile_commands.json")) as file:
             self.commands = {}
             for entry in json.load(file):
@@ -185,15 +214,15 @@ class Build:
         shown = subprocess.run(["ctest", "--test-dir", folder, "--show-only=json-v1"], capture_output=True, check=True)
         self.tests = {t["name"]: t for t in json.loads(shown.stdout)["tests"]}
         self.links = {}
-        self.times = {}
-        self.times_path = os.path.join(folder, "mutants-times.json")
-        if os.path.exists(self.times_path):
-            with open(self.times_path) as file:
-                self.times = json.load(file)
         self.killers = {}
+        self.coverage = {}
+        self.coverage_path = os.path.join(self.scratch, "coverage.json")
+        if os.path.exists(self.coverage_path):
+            with open(self.coverage_path) as file:
+                self.coverage = json.load(file)
 
-    def compile(self, path, text, out):
-        """Compiles the text as the file `path`. The text is read from stdin, so that the object does not depend on a path."""
+    def compile(self, path, text, out, options=()):
+        """Compiles the text as the file `path`, or the file itself if the text is None. The text is read from stdin, so that the object does not depend on a path."""
         command = shlex.split(self.commands[path]["command"])
         while "ccache" in command[0]:
             command = command[1:]
@@ -204,12 +233,15 @@ class Build:
             command.remove("-MT")
         command = [c for c in command if not c.endswith(".c.o")]
         full = os.path.abspath(path)
+        if text is None:
+            with open(full) as file:
+                text = file.read()
         p = subprocess.run(
-            command + ["-w", "-I", os.path.dirname(full), "-x", "c", "-", "-o", out], cwd=self.commands[path]["directory"],
+            command + [*TYPE_ERRORS, *options, "-I", os.path.dirname(full), "-x", "c", "-", "-o", out], cwd=self.commands[path]["directory"],
             input='#line 1 "%s"\n%s' % (full, text), text=True, capture_output=True)
         return p.returncode == 0
 
-    def link(self, test, obj, out):
+    def link(self, test, objects, out, options=()):
         if test not in self.links:
             p = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", "tests/" + test], capture_output=True, text=True)
             words = shlex.split(p.stdout.strip().splitlines()[-1])
@@ -217,9 +249,22 @@ class Build:
         words = list(self.links[test])
         words[words.index("-o") + 1] = out
         at = next(i for i, w in enumerate(words) if w.endswith("libberth-internal.a"))
-        words.insert(at, obj)
-        p = subprocess.run(words, cwd=self.folder, capture_output=True, text=True)
+        words[at:at] = objects
+        if shutil.which("ld.lld"):
+            words.append("-fuse-ld=lld")  # takes half of the time
+        p = subprocess.run(words + list(options), cwd=self.folder, capture_output=True, text=True)
         return p.returncode == 0
+
+    def passes(self, test, obj, program, options=()):
+        """Whether the test passes, linked with the object."""
+        if not self.link(test, [obj], program, options):
+            return False
+        env = self.env(test)
+        if not options:
+            return run([program], env, self.cwd, max(10, 5 * self.time(test)))
+        # A sanitizer reserves much address space.
+        env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":hard_rss_limit_mb=%d" % (MEMORY >> 20)
+        return run([program], env, self.cwd, max(20, 20 * self.time(test)), without_core)
 
     def env(self, test):
         env = dict(os.environ)
@@ -228,15 +273,85 @@ class Build:
                 env.update(v.split("=", 1) for v in p["value"])
         return env
 
-    def measure(self, test):
-        if test not in self.times:
+    def time(self, test):
+        return self.coverage[test]["seconds"]
+
+    def runs_lines(self, test, m):
+        """Whether the test executes one of the mutant's lines, or the last line before them that gcov counts."""
+        lines = self.coverage[test]["lines"]
+        if lines is None:
+            return True
+        executed, counted = set(lines.get(m.path, [])), self.coverage["counted"].get(m.path, [])
+        inside = [i for i in counted if m.line <= i <= m.last_line]
+        before = [i for i in counted if m.body_line <= i < m.line]
+        return any(i in executed for i in inside or before[-1:]) or not inside and not before
+
+    def lines_of(self, folder, name):
+        """Pairs of a source file and its lines, with counts, of the coverage object `name`."""
+        p = subprocess.run(["gcov", "--json-format", "--stdout", name + ".gcda"], cwd=folder, capture_output=True, text=True)
+        for file in json.loads(p.stdout)["files"]:
+            yield os.path.relpath(file["file"]), file["lines"]
+
+    def coverage_objects(self, folder, paths):
+        """Compiles the files for coverage if the libraries have changed, and returns the objects."""
+        objects = [os.path.join(folder, path.replace("/", "-")[:-2] + ".o") for path in paths]
+        key = [os.stat(glob.glob(self.folder + "/**/libberth-internal.a", recursive=True)[0]).st_mtime_ns, *paths]
+        if self.coverage.get("objects") == key and all(map(os.path.exists, objects)):
+            return objects
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.coverage["counted"] = {}
+        for path, obj in zip(paths, objects):
+            if not self.compile(path, None, obj, ["-O0", "--coverage", "-fprofile-update=atomic"]):
+                sys.exit("%s does not compile" % path)
+            for source, lines in self.lines_of(folder, os.path.basename(obj)[:-2]):
+                if source == path:
+                    self.coverage["counted"][path] = sorted({i["line_number"] for i in lines})
+        self.coverage["objects"] = key
+        return objects
+
+    def gather(self, tests, paths):
+        """Finds the seconds and the lines of each test, if its program has changed."""
+        programs = {test: os.path.join(self.folder, "tests", test) for test in tests}
+        keys = {test: os.stat(programs[test]).st_mtime_ns for test in tests}
+        tests = [t for t in tests if t not in self.coverage or self.coverage[t]["key"] != keys[t]]
+        if not tests:
+            return
+        folder = os.path.join(self.scratch, "coverage")
+        objects = self.coverage_objects(folder, paths)
+        # A program that ends by abort or _exit writes its counts too.
+        at_end = os.path.join(folder, "end.c")
+        with open(at_end, "w") as file:
+            file.write("void __gcov_dump(void); void __real_abort(void); void __real__exit(int);\n"
+                "void __wrap_abort(void) { __gcov_dump(); __real_abort(); }\n"
+                "void __wrap__exit(int code) { __gcov_dump(); __real__exit(code); }\n")
+        for test in tests:
             start = time.monotonic()
-            if not run([os.path.join(self.folder, "tests", test)], self.env(test), 300):
+            if not run([programs[test]], self.env(test), self.cwd, 300):
                 sys.exit("%s fails without a mutant" % test)
-            self.times[test] = time.monotonic() - start
-            with open(self.times_path, "w") as file:
-                json.dump(self.times, file)
-        return self.times[test]
+            seconds = time.monotonic() - start
+            here = os.path.join(folder, test)
+            shutil.rmtree(here, ignore_errors=True)
+            os.makedirs(here)
+            out = os.path.join(here, "test")
+            if not self.link(test, objects + [at_end], out, ["--coverage", "-Wl,--wrap=abort,--wrap=_exit"]):
+                sys.exit("%s cannot be linked for coverage" % test)
+            env = dict(self.env(test), GCOV_PREFIX=here, GCOV_PREFIX_STRIP="99")
+            lines = None  # the test runs for all mutants
+            if run([out], env, self.cwd, 600):
+                lines = {}
+                for obj in objects:
+                    name = os.path.basename(obj)[:-2]
+                    if not os.path.exists(os.path.join(here, name + ".gcda")):
+                        continue
+                    os.symlink(os.path.join(folder, name + ".gcno"), os.path.join(here, name + ".gcno"))
+                    for path, found in self.lines_of(here, name):
+                        if path in paths:
+                            lines[path] = sorted({i["line_number"] for i in found if i["count"] > 0})
+            shutil.rmtree(here)
+            self.coverage[test] = {"key": keys[test], "seconds": seconds, "lines": lines}
+            with open(self.coverage_path, "w") as file:
+                json.dump(self.coverage, file)
 
 
 def tests_of(build, module):
@@ -247,7 +362,10 @@ def tests_of(build, module):
 
 
 def judge(build, tests, mutant, originals):
-    """Returns how the mutant ended: "no compile", "same", "survived", or the name of the test that failed."""
+    """Returns how the mutant ended: "no compile", "same", "survived", "not executed", or the name of the test that failed."""
+    tests = [t for t in tests if build.runs_lines(t, mutant)]
+    if not tests:
+        return "not executed"
     with tempfile.TemporaryDirectory(prefix="mutant") as folder:
         obj, program = os.path.join(folder, "mutant.o"), os.path.join(folder, "test")
         if not build.compile(mutant.path, mutant.text, obj):
@@ -257,13 +375,19 @@ def judge(build, tests, mutant, originals):
                 return "same"
         # Tests that killed a mutant of this file run first, then short tests.
         last = build.killers.setdefault(mutant.path, [])
-        for test in last + [t for t in tests if t not in last]:
-            if not build.link(test, obj, program):
-                return "no compile"
-            if not run([program], build.env(test), max(10, 5 * build.times[test])):
+        tests = [t for t in last if t in tests] + [t for t in tests if t not in last]
+        for test in tests:
+            if not build.passes(test, obj, program):
                 if test in last:
                     last.remove(test)
                 last.insert(0, test)
+                return test
+        sound = os.path.join(folder, "original.o")
+        if not build.compile(mutant.path, mutant.text, obj, SANITIZE) or not build.compile(mutant.path, None, sound, SANITIZE):
+            return "survived"
+        for test in [t for t in tests if build.time(t) < 5]:
+            # Some tests replace the allocator, so the sanitizer fails without the mutant too.
+            if not build.passes(test, obj, program, SANITIZE) and build.passes(test, sound, program, SANITIZE):
                 return test
     return "survived"
 
@@ -271,32 +395,32 @@ def judge(build, tests, mutant, originals):
 def original(build, path):
     with tempfile.TemporaryDirectory(prefix="mutant") as folder:
         obj = os.path.join(folder, "original.o")
-        with open(path) as file:
-            if not build.compile(path, file.read(), obj):
-                sys.exit("%s does not compile" % path)
+        if not build.compile(path, None, obj):
+            sys.exit("%s does not compile" % path)
         with open(obj, "rb") as file:
             return file.read()
 
 
+def paths_of(build, module):
+    return sorted(p for p in glob.glob("src/%s/*.c" % module) if p in build.commands)
+
+
 def run_module(build, module, args, listed, log):
-    paths = sorted(p for p in glob.glob("src/%s/*.c" % module) if p in build.commands)
+    paths = paths_of(build, module)
     rng = random.Random("%s %s" % (args.seed, module))
     if args.at:
         chosen = [m for path in paths for m in mutants_of(path) if "%s:%d" % (path, m.line) in args.at]
     else:
         chosen = sample(paths, args.n, rng)
-    tests = tests_of(build, module)
-    for test in tests:
-        build.measure(test)
-    tests.sort(key=lambda t: build.times[t])
+    tests = sorted(tests_of(build, module), key=build.time)
     originals = {path: original(build, path) for path in {m.path for m in chosen}}
-    counts = {"no compile": 0, "same": 0, "equivalent": 0, "killed": 0, "survived": 0}
+    counts = {"no compile": 0, "same": 0, "equivalent": 0, "killed": 0, "survived": 0, "not executed": 0}
     survivors = []
 
     def one(m):
         if m.key() in listed:
             return m, "equivalent"
-        if m.key() in log and (log[m.key()] != "survived" or not args.again):
+        if m.key() in log and (log[m.key()] not in ("survived", "not executed") or not args.again):
             return m, log[m.key()]
         return m, judge(build, tests, m, originals)
 
@@ -310,8 +434,8 @@ def run_module(build, module, args, listed, log):
                 counts[end] += 1
             else:
                 counts["killed"] += 1
-            if end == "survived":
-                survivors.append(m)
+            if end in ("survived", "not executed"):
+                survivors.append((m, end))
     return counts, survivors
 
 
@@ -389,7 +513,7 @@ def main():
     parser.add_argument("--again", action="store_true", help="run mutants that survived again")
     args = parser.parse_intermixed_args()
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    args.log = args.log or os.path.join(args.build, "mutants.tsv")
+    args.log = args.log or os.path.join(args.build, "mutants", "log.tsv")
     listed = equivalent_list()
     if args.proof:
         run_proof(args, listed)
@@ -400,17 +524,22 @@ def main():
             for row in file:
                 *key, end = row.rstrip("\n").split("\t")
                 log["\t".join(key)] = end
+    modules = args.modules or list(MODULES)
+    tests = sorted({t for m in modules for t in tests_of(build, m)})
+    subprocess.run(["cmake", "--build", args.build, "-j", str(args.jobs), "--target", *tests], stdout=subprocess.DEVNULL, check=True)
+    build.gather(tests, sorted({p for m in MODULES for p in paths_of(build, m)}))
     killed = total = 0
     row = "%-12s %8s %8s %12s %8s %8s %8s"
     print(row % ("module", "mutants", "invalid", "equivalent", "killed", "alive", "killed"), flush=True)
-    for module in args.modules or MODULES:
+    for module in modules:
         counts, survivors = run_module(build, module, args, listed, log)
-        n = counts["killed"] + counts["survived"]
+        alive = len(survivors)
+        n = counts["killed"] + alive
         killed, total = killed + counts["killed"], total + n
         print(row % (module, sum(counts.values()), counts["no compile"], counts["same"] + counts["equivalent"], counts["killed"],
-            counts["survived"], "%.1f%%" % (100 * counts["killed"] / n if n else 100)), flush=True)
-        for m in survivors:
-            print(m, flush=True)
+            alive, "%.1f%%" % (100 * counts["killed"] / n if n else 100)), flush=True)
+        for m, end in survivors:
+            print("%s: %s" % (end, m), flush=True)
     print("all: %d of %d killed, %.1f%%" % (killed, total, 100 * killed / total if total else 100))
     sys.exit(killed * 100 < total * GOAL)
 
