@@ -8,6 +8,11 @@
 #include "base/siphash.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <wchar.h>
+
+void *ggml_aligned_malloc(size_t size); // exported without a header
 
 static void alloc_fails_on_demand(void **state) {
     (void) state;
@@ -35,7 +40,8 @@ static void arrays_are_freed_together(void **state) {
     assert_non_null(none);
     assert_int_equal(x[0] | x[999], 0);
     assert_false(a.has_failed);
-    assert_null(berth_arrays_new(&a, SIZE_MAX / 2, 4));
+    assert_null(berth_arrays_new(&a, SIZE_MAX / 4 + 2, 4)); // the product is 4
+    assert_null(berth_arrays_new(&a, SIZE_MAX, 1));
     assert_true(a.has_failed);
     berth_alloc_fail_at(1);
     assert_null(berth_arrays_new(&a, 1, 1));
@@ -85,6 +91,7 @@ static void alloc_refuses_overflow(void **state) {
     assert_true(berth_grow(&p, &cap, 100, 8));
     assert_true(cap >= 100);
     assert_false(berth_grow(&p, &cap, SIZE_MAX / 2, 8));
+    assert_false(berth_grow(&p, &cap, SIZE_MAX, 1)); // half of the capacity more is never enough
     assert_non_null(p);
     berth_free(p);
 }
@@ -97,6 +104,10 @@ static void aligned_memory_is_aligned(void **state) {
         assert_int_equal((uintptr_t) p % align, 0);
         berth_aligned_free(p);
     }
+    check_quiet();
+    assert_null(ggml_aligned_malloc(0));
+    assert_null(ggml_aligned_malloc(SIZE_MAX / 2));
+    assert_string_equal(berth_last_error(), "out of memory: cannot allocate 9223372036854775807 bytes aligned to 64");
 }
 
 static void *other_thread(void *arg) {
@@ -120,6 +131,31 @@ static void errors_belong_to_their_thread(void **state) {
     assert_string_equal(berth_last_error(), "");
 }
 
+static const char *want_abort;
+
+static void abort_check(const char *text) {
+    _exit(strcmp(text, want_abort) == 0 ? 0 : 1);
+}
+
+static void abort_reports_file_and_line(void **state) {
+    (void) state;
+    char file[201], reason[501], want[1024];
+    memset(file, 'f', 200);
+    memset(reason, 'r', 500);
+    file[200] = reason[500] = '\0';
+    snprintf(want, sizeof want, "%s:7: %s", file, reason);
+    want_abort = want;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        ggml_set_abort_callback(abort_check);
+        ggml_abort(file, 7, "%s", reason);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void log_into(enum ggml_log_level level, const char *text, void *user_data) {
     snprintf(user_data, 1024, "%d %s", (int) level, text);
 }
@@ -140,9 +176,57 @@ static void log_goes_to_the_callback_only(void **state) {
     long_text[sizeof long_text - 1] = '\0';
     berth_log(GGML_LOG_LEVEL_INFO, "%s", long_text); // longer than the line buffer
     assert_int_equal(strlen(seen), 2 + strlen(long_text));
+    long_text[256] = '\0'; // one byte longer than the line buffer
+    berth_log(GGML_LOG_LEVEL_INFO, "%s", long_text);
+    assert_int_equal(strlen(seen), 2 + 256);
+    berth_alloc_fail_at(1);
+    berth_log(GGML_LOG_LEVEL_INFO, "%s", long_text); // without memory, the line is truncated
+    berth_alloc_fail_at(0);
+    assert_int_equal(strlen(seen), 2 + 255);
+    berth_log(GGML_LOG_LEVEL_INFO, "%s", "");
+    assert_string_equal(seen, "2 ");
+    berth_log(GGML_LOG_LEVEL_INFO, "%lc", (wint_t) 0x80000000u); // cannot be formatted
+    assert_string_equal(seen, "2 %lc");
     ggml_log_set(NULL, NULL);
     ggml_log_get(&callback, &user_data);
     assert_non_null(callback);
+}
+
+static void log_append(enum ggml_log_level level, const char *text, void *user_data) {
+    char *seen = user_data;
+    snprintf(seen + strlen(seen), 1024 - strlen(seen), "%d %s", (int) level, text);
+}
+
+static void held_lines_are_printed_later(void **state) {
+    (void) state;
+    char seen[1024] = "";
+    ggml_log_set(log_append, seen);
+    berth_log_hold();
+    berth_log(GGML_LOG_LEVEL_INFO, "a\n");
+    berth_log_hold();
+    berth_log(GGML_LOG_LEVEL_WARN, "bc\n");
+    berth_log_let_go();
+    berth_log(GGML_LOG_LEVEL_ERROR, "d\n");
+    assert_string_equal(seen, "");
+    berth_log_let_go();
+    assert_string_equal(seen, "2 a\n3 bc\n4 d\n");
+    berth_log_let_go(); // nothing is held
+    berth_log(GGML_LOG_LEVEL_INFO, "e\n");
+    assert_string_equal(seen, "2 a\n3 bc\n4 d\n2 e\n");
+
+    static const char *const lost[] = {"3 berth: out of memory for 1 log line\n", "3 berth: out of memory for 2 log lines\n"};
+    for (int n = 1; n <= 2; n++) {
+        seen[0] = '\0';
+        berth_log_hold();
+        for (int i = 0; i < n; i++) {
+            berth_alloc_fail_at(1);
+            berth_log(GGML_LOG_LEVEL_INFO, "lost\n");
+        }
+        berth_alloc_fail_at(0);
+        berth_log_let_go();
+        assert_string_equal(seen, lost[n - 1]);
+    }
+    ggml_log_set(NULL, NULL);
 }
 
 static void status_has_names(void **state) {
@@ -226,7 +310,9 @@ int main(void) {
         cmocka_unit_test(alloc_refuses_overflow),
         cmocka_unit_test(aligned_memory_is_aligned),
         cmocka_unit_test(errors_belong_to_their_thread),
+        cmocka_unit_test(abort_reports_file_and_line),
         cmocka_unit_test(log_goes_to_the_callback_only),
+        cmocka_unit_test(held_lines_are_printed_later),
         cmocka_unit_test(status_has_names),
         cmocka_unit_test(clock_runs),
         cmocka_unit_test(files_and_ids),

@@ -2,6 +2,7 @@
 // test_files.c: reading and writing files. Anything but a regular file is refused without blocking. A written file replaces the old
 // one completely or not at all, and keeps its permissions. Streams into memory report a lack of memory.
 
+#include "support/call_fail.h"
 #include "support/check.h"
 #include "support/libc_fail.h"
 
@@ -62,6 +63,10 @@ static void only_regular_files_are_opened(void **state) {
     assert_non_null(file);
     assert_int_equal(size, 5);
     fclose(file);
+    assert_true(berth_file_starts_with(path_of("a"), "123"));
+    assert_false(berth_file_starts_with(path_of("a"), "124"));
+    assert_false(berth_file_starts_with(path_of("a"), "123456"));
+    assert_false(berth_file_starts_with(path_of("none"), "1"));
     assert_null(berth_file_open(path_of("none"), &size, &why));
     assert_string_equal(why, strerror(ENOENT));
     assert_null(berth_file_open(folder, &size, &why));
@@ -94,12 +99,20 @@ static void descriptor_zero(void **state) {
     if (file != NULL) {
         fclose(file);
     }
+    struct berth_replace to;
+    const bool is_open = berth_replace_open(&to, path_of("a")) && to.part != NULL && fileno(to.file) == 0;
+    if (is_open) {
+        fputs("new", to.file);
+    }
+    const bool is_replaced = is_open && berth_replace_close(&to, true);
     if (kept >= 0) {
         dup2(kept, STDIN_FILENO);
         close(kept);
     }
     assert_int_equal(fd, 0);
     assert_int_equal(descriptor, 0);
+    assert_true(is_replaced);
+    assert_text(path_of("a"), "new");
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // a sanitizer replaces libc's allocator
@@ -179,6 +192,93 @@ static void replacing_without_memory(void **state) {
     berth_alloc_watch(false);
 }
 
+static int next_descriptor(void) {
+    const int fd = dup(STDOUT_FILENO);
+    close(fd);
+    return fd;
+}
+
+static ino_t inode_of(const char *path) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_ino;
+}
+
+// Replaces the file while one call fails. Returns whether the file was replaced. No descriptor and no temporary file may remain.
+static bool replace_failing(const char *path, const char *name, int n, int error) {
+    struct berth_replace to;
+    char part[192];
+    snprintf(part, sizeof part, "%s.%ld.0.part", path, (long) getpid());
+    write_text(path, "old");
+    const int next = next_descriptor();
+    call_fail_at(name, n, error);
+    errno = 0;
+    bool ok = berth_replace_open(&to, path);
+    if (ok) {
+        fputs("new", to.file);
+        ok = berth_replace_close(&to, true);
+    }
+    const int why = errno;
+    assert_true(call_has_failed());
+    assert_int_equal(why, ok ? 0 : error);
+    assert_int_equal(next_descriptor(), next);
+    assert_int_equal(access(part, F_OK), -1);
+    return ok;
+}
+
+static void failed_calls_keep_the_old_file(void **state) {
+    (void) state;
+    static const struct {
+        const char *name;
+        int error;
+    } calls[] = {{"realpath", ELOOP}, {"open", EMFILE}, {"fdopen", ENOMEM}, {"fsync", EIO}, {"rename", ENOSPC}};
+    const char *path = path_of("target");
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        assert_false(replace_failing(path, calls[i].name, 1, calls[i].error));
+        assert_text(path, "old");
+    }
+    assert_false(replace_failing(path, "fsync", 2, EIO)); // the folder was not synced: the new name may be lost
+    assert_text(path, "new");
+}
+
+static void some_failed_calls_are_harmless(void **state) {
+    (void) state;
+    const char *path = path_of("target");
+    static const int unsupported[] = {EINVAL, ENOSYS, EOPNOTSUPP, EROFS};
+    for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++) {
+        assert_true(replace_failing(path, "fsync", 1, unsupported[i]));
+        assert_text(path, "new");
+    }
+    assert_true(replace_failing(path, "open", 2, EACCES)); // the folder cannot be read
+    assert_text(path, "new");
+
+    // Without a temporary file, the old file is overwritten.
+    static const int unwritable[] = {EACCES, EPERM, EROFS, ENAMETOOLONG};
+    const ino_t inode = inode_of(path);
+    for (size_t i = 0; i < sizeof unwritable / sizeof unwritable[0]; i++) {
+        assert_true(replace_failing(path, "open", 1, unwritable[i]));
+        assert_text(path, "new");
+    }
+    assert_true(replace_failing(path, "fchown", 1, EPERM)); // another user's file
+    assert_text(path, "new");
+    assert_int_equal(inode_of(path), inode);
+}
+
+// A killed process with the same process id has left its temporary file.
+static void leftover_parts_are_skipped(void **state) {
+    (void) state;
+    struct berth_replace to;
+    const char *path = path_of("target");
+    char part[192];
+    snprintf(part, sizeof part, "%s.%ld.0.part", path, (long) getpid());
+    write_text(part, "left");
+    assert_true(berth_replace_open(&to, path));
+    fputs("new", to.file);
+    assert_true(berth_replace_close(&to, true));
+    assert_text(path, "new");
+    assert_text(part, "left");
+}
+
 // The disk becomes full while a model is written.
 static void gguf_keeps_the_old_file(void **state) {
     (void) state;
@@ -217,6 +317,18 @@ static void streams_report_missing_memory(void **state) {
     assert_true(berth_stream_close(&s));
     assert_string_equal(s.text, "");
     berth_stream_fini(&s);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    const int64_t n_alive = libc_alive();
+    assert_true(berth_stream_open(&s));
+    assert_true(berth_stream_close(&s));
+    berth_stream_fini(&s);
+    assert_int_equal(libc_alive(), n_alive); // the stream is freed
+    atomic_store(&must_fail, true);
+    const bool is_open = berth_stream_open(&s);
+    const bool is_closed = berth_stream_close(&s);
+    atomic_store(&must_fail, false);
+    assert_false(is_open || is_closed);
+#endif
 
     berth_alloc_watch(true);
     for (int i = 1, ok = 0; ok == 0; i++) {
@@ -247,6 +359,9 @@ int main(void) {
 #endif
         cmocka_unit_test(replaces_completely_or_not_at_all),
         cmocka_unit_test(replacing_without_memory),
+        cmocka_unit_test(failed_calls_keep_the_old_file),
+        cmocka_unit_test(some_failed_calls_are_harmless),
+        cmocka_unit_test(leftover_parts_are_skipped),
         cmocka_unit_test(gguf_keeps_the_old_file),
         cmocka_unit_test(streams_report_missing_memory),
     };
