@@ -33,7 +33,7 @@ import time
 
 # module: names of the tests, as a regular expression, in addition to tests/unit/FOLDER
 MODULES = {
-    "core": "prop_graph|prop_ops|prop_grad",
+    "core": "prop_graph|prop_ops|prop_grad|test_cpu_compute|test_cpu_rows|test_cpu_refuse.*",
     "alloc": "prop_alloc|prop_alloc_rival|prop_budget_graph",
     "sched": "prop_sched.*",
     "gguf": "",

@@ -326,6 +326,52 @@ static void graphs_are_captured_once(void **state) {
     assert_int_equal(rmdir(dir), 0); // no unfinished file is left
 }
 
+// The rows of a captured graph: nodes in their order, then leafs, with the addresses of the plan.
+static void captured_rows(void **state) {
+    (void) state;
+    static const char want[] = "counts nodes=3 leafs=2 other=0 bufs=1\n"
+                               "buf 0 CPU align=32 max=18446744073709551615 same_as=0 ggml_size=512\n"
+                               "columns id kind op type ne nb nbytes alloc_size view_src view_offs flags ext buf ggml_chunk "
+                               "ggml_offset srcs name item life\n"
+                               "0 N ADD f32 64,1,1,1 4,256,256,256 256 256 -1 0 - 0 0 0 0 3,4 a 0 -\n"
+                               "1 N VIEW f32 64,1,1,1 4,256,256,256 256 256 4 0 - 0 0 -1 -1 4 view -1 -\n"
+                               "2 N MUL f32 64,1,1,1 4,256,256,256 256 256 -1 0 o 0 0 0 0 0,1 b 0 -\n"
+                               "3 L NONE f32 64,1,1,1 4,256,256,256 256 256 -1 0 - 0 0 0 0 - x 0 0,2,256,0\n"
+                               "4 L NONE f32 64,1,1,1 4,256,256,256 256 256 -1 0 - 0 0 0 256 - y 1 0,2,256,0\n";
+    char dir[] = "/tmp/berth-capture-XXXXXX", path[512] = "", text[4096] = "";
+    assert_non_null(mkdtemp(dir));
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
+    struct ggml_tensor *x = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64), "x");
+    struct ggml_tensor *y = ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64), "y");
+    struct ggml_tensor *view = ggml_set_name(ggml_view_1d(ctx, y, 64, 0), "view");
+    struct ggml_tensor *b = ggml_set_name(ggml_mul(ctx, ggml_set_name(ggml_add(ctx, x, y), "a"), view), "b");
+    ggml_set_output(b);
+    ggml_build_forward_expand(graph, b);
+    setenv("BERTH_CAPTURE", dir, 1);
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    unsetenv("BERTH_CAPTURE");
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+    DIR *d = opendir(dir);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (e->d_name[0] != '.') {
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        }
+    }
+    closedir(d);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    unlink(path);
+    rmdir(dir);
+    const char *rows = strstr(text, "counts ");
+    assert_non_null(rows);
+    assert_string_equal(rows, want);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(planted_overlap_is_caught, setup),
@@ -333,6 +379,7 @@ int main(void) {
         cmocka_unit_test_setup(alive_at_the_peak, setup),
         cmocka_unit_test_setup(saved_plans_are_loaded, setup),
         cmocka_unit_test_setup(alternating_graphs_share_an_arena, setup),
+        cmocka_unit_test_setup(captured_rows, setup), // first: after an error, nothing is captured
         cmocka_unit_test_setup(graphs_are_captured_once, setup),
     };
     return cmocka_run_group_tests_name("alloc_extra", tests, cpu_open, cpu_close);

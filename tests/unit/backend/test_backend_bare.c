@@ -231,6 +231,92 @@ static void buffer_without_functions(void **state) {
     ggml_free(ctx);
 }
 
+static int n_copied;
+
+static bool bare_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    if (buffer->iface.set_tensor != NULL) {
+        return false;
+    }
+    n_copied++;
+    memcpy(dst->data, src->data, ggml_nbytes(src));
+    return true;
+}
+
+// Each way to copy a tensor needs other functions. The result says whether the tensor was copied.
+static void copies_take_the_function_that_exists(void **state) {
+    (void) state;
+    float memory[N] = {1, 2, 3}, other[N] = {0};
+    struct ggml_context *ctx = new_context();
+    ggml_backend_buffer_t from = bare_buffer(memory), to = bare_buffer(other);
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *u = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
+    assert_int_equal(ggml_backend_tensor_alloc(from, t, memory), GGML_STATUS_SUCCESS);
+    assert_int_equal(ggml_backend_tensor_alloc(to, u, other), GGML_STATUS_SUCCESS);
+    assert_false(berth_tensor_copy(__func__, NULL, t, u, NULL));
+    assert_true(berth_tensor_copy(__func__, NULL, t, t, NULL)); // nothing to do
+    assert_false(berth_tensor_copy(__func__, NULL, t, NULL, NULL));
+
+    to->iface.cpy_tensor = bare_copy;
+    assert_true(berth_tensor_copy(__func__, NULL, t, u, NULL));
+    assert_true(n_copied == 1 && other[2] == 3);
+
+    from->iface.get_tensor = bare_get;
+    to->iface.set_tensor = bare_set;
+    memory[2] = 4;
+    berth_alloc_fail_at(1);
+    assert_false(berth_tensor_copy(__func__, NULL, t, u, NULL)); // no memory for the way through the host
+    berth_alloc_fail_at(0);
+    assert_true(berth_tensor_copy(__func__, NULL, t, u, NULL));
+    assert_true(n_copied == 1 && other[2] == 4);
+
+    // If one side is host memory, the function of the other side suffices.
+    bare_buft.iface.is_host = bare_is_host;
+    to->iface.cpy_tensor = NULL;
+    from->iface.get_tensor = NULL;
+    memory[2] = 5;
+    assert_true(berth_tensor_copy(__func__, NULL, t, u, NULL));
+    assert_true(other[2] == 5);
+    from->iface.get_tensor = bare_get;
+    to->iface.set_tensor = NULL;
+    memory[2] = 6;
+    assert_true(berth_tensor_copy(__func__, NULL, t, u, NULL));
+    assert_true(other[2] == 6);
+    bare_buft.iface = (struct ggml_backend_buffer_type_i){0};
+    ggml_backend_buffer_free(from);
+    ggml_backend_buffer_free(to);
+    ggml_free(ctx);
+}
+
+// Without 2-D functions, the pieces are transferred one by one. Host buffers transfer at any offset.
+static void pieces_and_offsets(void **state) {
+    (void) state;
+    float memory[N] = {0}, back[N] = {0};
+    const float data[] = {1, 0, 2, 0, 3};
+    struct ggml_context *ctx = new_context();
+    ggml_backend_buffer_t b = bare_buffer(memory);
+    b->iface.set_tensor = bare_set;
+    b->iface.get_tensor = bare_get;
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *h = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
+    assert_int_equal(ggml_backend_tensor_alloc(b, t, memory), GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_set_2d(t, data, 4, 4, 3, 12, 8);
+    assert_true(
+        memory[1] == 1 && memory[4] == 2 && memory[7] == 3 && memory[0] + memory[2] + memory[3] + memory[5] + memory[6] == 0);
+    ggml_backend_tensor_get_2d(t, back, 4, 4, 3, 12, 8);
+    assert_memory_equal(back, data, sizeof data);
+
+    ggml_backend_buffer_t host = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), sizeof memory);
+    assert_int_equal(ggml_backend_tensor_alloc(host, h, ggml_backend_buffer_get_base(host)), GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_memset(h, 0, 0, sizeof memory);
+    ggml_backend_tensor_set(h, data, 8, sizeof data);
+    ggml_backend_tensor_get(h, back, 16, 4);
+    assert_true(back[0] == 2);
+    ggml_backend_tensor_memset(h, 0xFF, 12, 4);
+    const uint32_t *bits = h->data;
+    assert_true(bits[0] + bits[1] == 0 && bits[3] == UINT32_MAX && ((float *) h->data)[2] == 1 && ((float *) h->data)[4] == 2);
+    ggml_backend_buffer_free(b);
+    ggml_backend_buffer_free(host);
+    ggml_free(ctx);
+}
+
 static int n_2d; // calls of the functions below
 
 static void get_2d(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset, size_t size, size_t n,
@@ -466,6 +552,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(backend_without_functions, setup, teardown),
         cmocka_unit_test_setup_teardown(buffer_type_without_functions, setup, teardown),
         cmocka_unit_test_setup_teardown(buffer_without_functions, setup, teardown),
+        cmocka_unit_test_setup_teardown(copies_take_the_function_that_exists, setup, teardown),
+        cmocka_unit_test_setup_teardown(pieces_and_offsets, setup, teardown),
         cmocka_unit_test_setup_teardown(optional_functions, setup, teardown),
         cmocka_unit_test_setup_teardown(invalid_places, setup, teardown),
         cmocka_unit_test_setup_teardown(invalid_multi_buffers, setup, teardown),

@@ -469,6 +469,11 @@ static void graphs_that_cannot_be_computed(void **state) {
     g->leafs[g->n_leafs++] = poison; // by hand: ggml_build_forward_expand refuses it
     assert_int_equal(berth_graph_check(g), GGML_STATUS_FAILED);
     assert_error("ggml_scale");
+
+    struct ggml_cgraph *small = ggml_new_graph_custom(ctx, 2, false);
+    ggml_build_forward_expand(small, ggml_sqr(ctx, ggml_sqr(ctx, ggml_sqr(ctx, sound))));
+    assert_int_equal(berth_graph_check(small), GGML_STATUS_FAILED);
+    assert_error("it has room for 2 nodes");
 }
 
 int main(void) {

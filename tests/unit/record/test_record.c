@@ -258,6 +258,7 @@ static void without_memory(void **state) {
             status = berth_record_build(&rec, m.graph, &rules);
             berth_alloc_fail_at(0);
             assert_true(status == GGML_STATUS_SUCCESS || (status == GGML_STATUS_ALLOC_FAILED && rec.n_rows == 0));
+            assert_true(status != GGML_STATUS_SUCCESS || rec.n_duplicates == 1);
             assert_true(n < 20);
             berth_record_fini(&rec);
             ggml_free(m.ctx);
