@@ -255,6 +255,14 @@ static void sizes_at_the_edge(void **state) {
     t->ne[0] = -4;
     gguf_add_tensor(g, t);
     assert_non_null(strstr(berth_last_error(), "not valid in a file"));
+    t->ne[0] = t->ne[1] = (int64_t) 1 << 31; // 2^62 elements, but 2^64 bytes
+    t->type = GGML_TYPE_F32;
+    gguf_add_tensor(g, t);
+    assert_non_null(strstr(berth_last_error(), "not valid in a file"));
+    t->ne[0] = 0; // an empty tensor
+    t->ne[2] = (int64_t) 1 << 32;
+    gguf_add_tensor(g, t);
+    assert_non_null(strstr(berth_last_error(), "not valid in a file"));
     gguf_set_arr_data(g, GGUF_KEY_GENERAL_ALIGNMENT, GGUF_TYPE_UINT32, (const uint32_t[]){32}, 1);
     assert_non_null(strstr(berth_last_error(), "must be one u32"));
     gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 0);

@@ -261,6 +261,28 @@ static void cut_off_at_every_byte(void **state) {
     free(bytes);
 }
 
+// Keys without tensors. The end of the data need not be aligned.
+static void keys_cut_off_at_every_byte(void **state) {
+    (void) state;
+    check_quiet();
+    struct bytes b = {0};
+    put_head(&b, GGUF_VERSION, 0, 2);
+    put_kv_u32(&b, "a", 7);
+    put_text(&b, "b");
+    put_u32(&b, GGUF_TYPE_UINT8);
+    put(&b, "\x05", 1);
+    for (size_t n = 0; n <= b.size; n++) {
+        struct ggml_context *tensors = NULL;
+        struct gguf_context *g = read_exactly(&b, n, (struct gguf_init_params){false, &tensors});
+        assert_int_equal(g != NULL, n == b.size);
+        assert_int_equal(tensors != NULL, n == b.size);
+        assert_true(g == NULL || gguf_get_val_u8(g, gguf_find_key(g, "b")) == 5);
+        gguf_free(g);
+        ggml_free(tensors);
+    }
+    free(b.data);
+}
+
 // ---- memory ----
 
 static size_t heap_size(void) {
@@ -431,9 +453,11 @@ static void every_call_accepts_invalid_arguments(void **state) {
         gguf_set_val_str(x, "s", NULL);
         gguf_set_val_str(x, NULL, "s");
         gguf_set_arr_data(x, "s", GGUF_TYPE_STRING, "s", 1);
+        assert_non_null(strstr(berth_last_error(), "the type is not a number"));
         gguf_set_arr_data(x, "s", GGUF_TYPE_ARRAY, "s", 1);
         gguf_set_arr_data(x, "s", (enum gguf_type) - 1, "s", 1);
         gguf_set_arr_data(x, "s", GGUF_TYPE_UINT8, NULL, 1);
+        assert_non_null(strstr(berth_last_error(), "the data is NULL"));
         gguf_set_arr_data(x, "s", GGUF_TYPE_UINT64, "s", SIZE_MAX / 2);
         gguf_set_arr_str(x, "s", NULL, 1);
         gguf_set_arr_str(x, "s", (const char *[]){"a", NULL}, 2);
@@ -593,6 +617,7 @@ int main(void) {
         cmocka_unit_test(refused_keys),
         cmocka_unit_test(refused_tensors),
         cmocka_unit_test(cut_off_at_every_byte),
+        cmocka_unit_test(keys_cut_off_at_every_byte),
         cmocka_unit_test(memory_is_bounded_by_the_header),
         cmocka_unit_test(every_call_accepts_invalid_arguments),
         cmocka_unit_test(colliding_names),

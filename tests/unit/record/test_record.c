@@ -245,6 +245,29 @@ static void columns_stay(void **state) {
     berth_record_fini(&rec);
 }
 
+static void lists_without_memory(void **state) {
+    (void) state;
+    struct sample m = sample_new();
+    bool ok = false;
+    berth_alloc_watch(true);
+    for (int n = 1; !ok; n++) {
+        struct record_list list = {0};
+        berth_alloc_fail_at(n);
+        ok = berth_record_list_add(&list, m.c) && berth_record_list_add(&list, m.c) && berth_record_list_add(&list, NULL) &&
+             berth_record_list_close(&list);
+        berth_alloc_fail_at(0);
+        assert_true(n < 20 && list.n <= 6);
+        for (int32_t i = 0; i < list.n; i++) {
+            assert_int_equal(record_list_find(&list, list.at[i]), i);
+        }
+        assert_int_equal(ok, list.n == 6 && record_list_find(&list, m.x) >= 0 && record_list_find(&list, m.w) >= 0);
+        berth_record_list_fini(&list);
+        assert_int_equal(berth_alloc_alive(), 0);
+    }
+    berth_alloc_watch(false);
+    ggml_free(m.ctx);
+}
+
 static void without_memory(void **state) {
     (void) state;
     for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
@@ -275,6 +298,7 @@ int main(void) {
         cmocka_unit_test(placed_during_the_match),
         cmocka_unit_test(memory_that_moves_back),
         cmocka_unit_test(columns_stay),
+        cmocka_unit_test(lists_without_memory),
         cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests_name("record", tests, NULL, NULL);
