@@ -1,192 +1,126 @@
 // SPDX-License-Identifier: MIT
-// check.c: checks the proof of one pool: its header, the statements `live` and `item`, and the checksum.
+// check.c: checks the parts of a proof: the header, the reason `live`, and the checksum.
 
 #include "base/min.h"
+#include "base/multiple.h"
 #include "proof/proof.h"
-
-#include <stdlib.h>
 
 #define SIZE_LIMIT ((uint64_t) 1 << 62) // the largest size of an item
 
-// ---- the items of a pool ----
+// ---- the items of the plan ----
 
-static uint64_t divisor_common(uint64_t x, uint64_t y) {
-    while (y != 0) {
-        const uint64_t r = x % y;
-        x = y;
-        y = r;
+int proof_by_key(const void *a, const void *b) {
+    const struct proof_key *x = a, *y = b;
+    if (x->key != y->key) {
+        return x->key < y->key ? -1 : 1;
     }
-    return x;
+    return x->order < y->order ? -1 : x->order > y->order;
 }
 
-// An item of an alias group.
-struct member {
-    int32_t alias, k;
-};
-
-static int by_alias(const void *a, const void *b) {
-    const struct member *x = a, *y = b;
-    if (x->alias != y->alias) {
-        return x->alias < y->alias ? -1 : 1;
+void proof_init(struct proof *p, const struct berth_plan_item *items, int64_t n, proof_read_t read, void *user) {
+    memset(p, 0, sizeof *p);
+    p->read = read;
+    p->user = user;
+    p->line = 1;
+    p->n_items = n;
+    p->items = berth_arrays_new(&p->mem, (size_t) n, sizeof *p->items);
+    struct proof_key *keys = berth_arrays_new(&p->mem, (size_t) n, sizeof *keys);
+    if (p->mem.has_failed || n > INT32_MAX / 4) {
+        p->mem.has_failed = true;
+        return;
     }
-    return x->k < y->k ? -1 : x->k > y->k;
-}
-
-// Fills group and align. False: some group has no common alignment below 2^63, or memory ran out.
-static bool groups_find(struct proof_pool *p) {
-    struct member *members = berth_arrays_new(&p->mem, (size_t) p->n, sizeof *members);
-    if (members == NULL) {
-        return false;
+    for (int64_t i = 0; i < n; i++) {
+        keys[i] = (struct proof_key){items[i].pool, (int32_t) i, (int32_t) i};
     }
-    for (int32_t k = 0; k < p->n; k++) {
-        members[k] = (struct member){proof_item(p, (uint64_t) k)->alias, k};
-        p->group[k] = k;
-        p->align[k] = max_u64(proof_item(p, (uint64_t) k)->align, 1);
+    qsort(keys, (size_t) n, sizeof *keys, proof_by_key);
+    for (int64_t i = 0; i < n; i++) {
+        const struct berth_plan_item *item = &items[keys[i].i];
+        if (item->last < item->first || item->size > SIZE_LIMIT || item->align > SIZE_LIMIT || item->alias < 0 ||
+            (item->is_fixed && item->fixed > SIZE_LIMIT)) {
+            proof_refuse(p, "item %d of the plan is out of range", keys[i].i);
+        }
+        p->items[i] = (struct proof_item){item, (int32_t) i, max_u64(item->align, 1), 0};
+        keys[i] = (struct proof_key){item->alias, (int32_t) i, (int32_t) i};
     }
-    qsort(members, (size_t) p->n, sizeof *members, by_alias);
-    for (int32_t m = 1; m < p->n; m++) {
-        if (members[m].alias > 0 && members[m].alias == members[m - 1].alias) {
-            const int32_t k = members[m].k, first = p->group[members[m - 1].k];
-            const uint64_t factor = p->align[k] / divisor_common(p->align[k], p->align[first]);
-            p->group[k] = first;
-            if (p->align[first] > (uint64_t) INT64_MAX / factor) {
-                return false;
+    qsort(keys, (size_t) n, sizeof *keys, proof_by_key);
+    for (int64_t m = 1; m < n; m++) {
+        struct proof_item *k = &p->items[keys[m].i];
+        if (keys[m].key > 0 && keys[m].key == keys[m - 1].key) {
+            k->group = p->items[keys[m - 1].i].group;
+            if (!berth_lcm_ok(k->align, p->items[k->group].align, &p->items[k->group].align)) {
+                proof_refuse(p, "an alias group has no common alignment below 2^63");
             }
-            p->align[first] *= factor;
         }
     }
-    return true;
 }
 
-static bool pool_init(struct proof_pool *p, const struct berth_plan_item *items, int64_t n, int32_t pool) {
-    *p = (struct proof_pool){.items = items};
-    for (int64_t i = 0; i < n; i++) {
-        p->n += items[i].pool == pool;
+const struct proof_item *proof_item_take(struct proof *p, uint64_t align) {
+    const uint64_t i = proof_number(p, (uint64_t) (p->n_items - p->i_pool) - 1);
+    const struct proof_item *k = &p->items[p->i_pool + (int64_t) i];
+    struct proof_item *group = &p->items[k->group];
+    if (k->item->pool != p->pool || (align > 0 && (group->n_used == p->n_parts || group->align % align != 0))) {
+        proof_refuse(p, "item %llu has another pool, is used twice, or its alignment is too small", (unsigned long long) i);
     }
-    const size_t size = (size_t) p->n;
-    p->ids = berth_arrays_new(&p->mem, size, sizeof *p->ids);
-    p->group = berth_arrays_new(&p->mem, size, sizeof *p->group);
-    p->align = berth_arrays_new(&p->mem, size, sizeof *p->align);
-    p->is_used = berth_arrays_new(&p->mem, size, sizeof *p->is_used);
-    if (p->mem.has_failed) {
+    if (align > 0) {
+        group->n_used = p->n_parts;
+    }
+    return p->is_refused ? NULL : k;
+}
+
+// ---- a part of the proof ----
+
+// Items that are alive at a common step: the sum of their sizes, or the end of a fixed one, is at least the bound.
+static void live_check(struct proof *p) {
+    uint64_t sum = 0, most_pad = 0, top = 0;
+    int64_t first = INT64_MIN, last = INT64_MAX;
+    proof_text(p, "live ");
+    const uint64_t align = max_u64(proof_number(p, SIZE_LIMIT), 1);
+    while (!p->is_line_end && !p->is_refused) {
+        const struct proof_item *k = proof_item_take(p, align);
+        if (k != NULL) {
+            const struct berth_plan_item *item = k->item;
+            const uint64_t pad = berth_padding(item->size, align);
+            most_pad = max_u64(pad, most_pad);
+            first = max_i64(item->first, first);
+            last = min_i64(item->last, last);
+            top = max_u64(item->is_fixed && item->size > 0 ? item->fixed + item->size : 0, top);
+            if (first > last || __builtin_add_overflow(sum, item->size + pad, &sum)) { // size + pad <= 2^63
+                proof_refuse(p, "the items have no common step, or the sum of their sizes exceeds 2^64 - 1");
+            }
+        }
+    }
+    if (max_u64(sum - most_pad, top) < p->bound) {
+        proof_refuse(p, "the items have fewer bytes than the bound");
+    }
+}
+
+bool proof_next(struct proof *p) {
+    if (proof_peek(p) < 0 || p->mem.has_failed) {
         return false;
     }
-    p->n = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (items[i].pool == pool) {
-            p->ids[p->n++] = (int32_t) i;
-        }
+    p->sum[0] = 1;
+    p->sum[1] = 0;
+    p->n_parts++;
+    p->n_steps = 0;
+    proof_text(p, "berth-proof 1\npool ");
+    p->pool = (int32_t) (uint32_t) proof_number(p, UINT32_MAX);
+    proof_text(p, "bound ");
+    p->bound = proof_number(p, SIZE_LIMIT);
+    for (p->i_pool = 0; p->i_pool < p->n_items && p->items[p->i_pool].item->pool < p->pool;) {
+        p->i_pool++;
     }
-    return groups_find(p);
-}
-
-static bool items_check(const struct berth_plan_item *items, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        if (items[i].last < items[i].first || items[i].size > SIZE_LIMIT || items[i].align > SIZE_LIMIT || items[i].alias < 0 ||
-            (items[i].is_fixed && items[i].fixed > SIZE_LIMIT)) {
-            return false;
-        }
+    if (p->i_pool == p->n_items) {
+        return proof_refuse(p, "the plan has no pool %d", p->pool);
     }
-    return n <= INT32_MAX / 4;
-}
-
-// ---- live: items that are alive at one step ----
-
-static bool live_check(struct proof_reader *r, struct proof_pool *p, uint64_t bound) {
-    int64_t step;
-    uint64_t align, n, sum = 0, most_pad = 0;
-    if (!proof_signed(r, &step) || !proof_number(r, SIZE_LIMIT, &align, NULL) || !proof_number(r, (uint64_t) p->n, &n, NULL)) {
-        return false;
+    if (proof_peek(p) == 'l') {
+        live_check(p);
+    } else {
+        proof_search(p);
     }
-    if (align == 0) {
-        return proof_refuse(r, "the alignment is 0");
+    const uint32_t sum = p->sum[1] << 16 | p->sum[0];
+    proof_text(p, "end ");
+    if (proof_number(p, UINT32_MAX) != sum) {
+        proof_refuse(p, "the checksum of the text is %u", sum);
     }
-    for (uint64_t i = 0; i < n; i++) {
-        uint64_t k;
-        if (!proof_number(r, (uint64_t) p->n - 1, &k, NULL)) {
-            return false;
-        }
-        const struct berth_plan_item *item = proof_item(p, k);
-        const int32_t group = p->group[k];
-        if (step < item->first || step > item->last || p->align[group] % align != 0 || p->is_used[group]) {
-            return proof_refuse(r, "item %llu does not count at this step", (unsigned long long) k);
-        }
-        p->is_used[group] = true;
-        const uint64_t pad = (align - item->size % align) % align; // size + pad <= 2^63
-        most_pad = max_u64(pad, most_pad);
-        if (__builtin_add_overflow(sum, item->size + pad, &sum)) {
-            return proof_refuse(r, "the sum of the sizes exceeds 2^64 - 1");
-        }
-    }
-    return sum - most_pad >= bound || proof_refuse(r, "the items have fewer bytes than the bound");
-}
-
-// ---- item: an item with a fixed offset ----
-
-static bool item_check(struct proof_reader *r, const struct proof_pool *p, uint64_t bound) {
-    uint64_t k;
-    if (p->n == 0 || !proof_number(r, (uint64_t) p->n - 1, &k, NULL)) {
-        return proof_refuse(r, "the pool has no items");
-    }
-    const struct berth_plan_item *item = proof_item(p, k);
-    return (item->is_fixed && item->size > 0 && item->fixed + item->size >= bound) ||
-           proof_refuse(r, "the item is not fixed, or ends below the bound");
-}
-
-// ---- the proof of a pool ----
-
-static bool statement_check(struct proof_reader *r, struct proof_pool *p, struct proof_claim *claim, bool *is_out_of_memory) {
-    switch (proof_peek(r)) {
-        case 'l': return proof_word(r, "live") && live_check(r, p, claim->bound);
-        case 'i': return proof_word(r, "item") && item_check(r, p, claim->bound);
-        default: return proof_search(r, p, claim, is_out_of_memory);
-    }
-}
-
-static bool pool_check(struct proof_reader *r, const struct berth_plan_item *items, int64_t n, struct proof_claim *claim,
-    struct proof_pool *p, bool *is_out_of_memory) {
-    int64_t pool;
-    uint64_t n_items, sum;
-    if (!proof_word(r, "berth-proof") || !proof_word(r, "1") || !proof_word(r, "pool") || !proof_signed(r, &pool) ||
-        !proof_number(r, INT32_MAX, &n_items, NULL) || !proof_word(r, "bound") ||
-        !proof_number(r, SIZE_LIMIT, &claim->bound, NULL)) {
-        return false;
-    }
-    if (pool < INT32_MIN || pool > INT32_MAX || !items_check(items, n)) {
-        return proof_refuse(r, "the pool or an item of the plan is out of range");
-    }
-    claim->pool = (int32_t) pool;
-    if (!pool_init(p, items, n, claim->pool)) {
-        *is_out_of_memory = p->mem.has_failed;
-        return proof_refuse(r, "an alias group has no common alignment below 2^63");
-    }
-    if ((uint64_t) p->n != n_items) {
-        return proof_refuse(
-            r, "the proof is about %llu items, but pool %d of the plan has %d", (unsigned long long) n_items, claim->pool, p->n);
-    }
-    if (!statement_check(r, p, claim, is_out_of_memory)) {
-        return false;
-    }
-    const uint32_t is = r->sum[1] << 16 | r->sum[0];
-    if (!proof_word(r, "end") || !proof_number(r, UINT32_MAX, &sum, NULL)) {
-        return false;
-    }
-    return sum == is || proof_refuse(r, "the checksum is %llu, but the text has %u", (unsigned long long) sum, is);
-}
-
-enum proof_answer proof_check(struct proof_reader *r, const struct berth_plan_item *items, int64_t n, struct proof_claim *claim) {
-    if (proof_peek(r) < 0) {
-        return PROOF_ENDED;
-    }
-    struct proof_pool p = {0};
-    bool is_out_of_memory = false;
-    *claim = (struct proof_claim){0};
-    r->sum[0] = 1;
-    r->sum[1] = 0;
-    const bool ok = pool_check(r, items, n, claim, &p, &is_out_of_memory);
-    berth_arrays_free(&p.mem);
-    if (is_out_of_memory) {
-        return PROOF_OUT_OF_MEMORY;
-    }
-    return ok ? PROOF_VALID : PROOF_REFUSED;
+    return !(p->is_refused || p->mem.has_failed);
 }

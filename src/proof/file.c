@@ -133,22 +133,18 @@ static size_t pools_list(const struct berth_plan_set *set, bool has_plan, struct
     return n;
 }
 
-// Checks the proof of each pool in turn and sets the bounds of the pools. The last answer is not PROOF_VALID.
-static enum proof_answer pools_check(
-    struct proof_reader *reader, const struct berth_plan_set *set, struct pool *pools, size_t n_pools, int64_t *n_steps) {
-    for (;;) {
-        struct proof_claim claim;
-        const enum proof_answer answer = proof_check(reader, set->items, set->n_items, &claim);
-        if (answer != PROOF_VALID) {
-            return answer;
-        }
-        const struct pool key = {.pool = claim.pool};
+// Checks the proof of each pool in turn, sets the bounds of the pools, and returns the number of steps.
+static int64_t pools_check(struct proof *proof, struct pool *pools, size_t n_pools) {
+    int64_t n_steps = 0;
+    while (proof_next(proof)) {
+        const struct pool key = {.pool = proof->pool};
         struct pool *pool = bsearch(&key, pools, n_pools, sizeof *pools, by_pool);
         if (pool != NULL) {
-            pool->bound = max_u64(claim.bound, pool->bound);
-            *n_steps += claim.n_steps;
+            pool->bound = max_u64(proof->bound, pool->bound);
+            n_steps += proof->n_steps;
         }
     }
+    return n_steps;
 }
 
 bool proof_file_check(const char *path, const struct berth_plan_set *set, bool has_plan, struct proof_result *result) {
@@ -160,29 +156,30 @@ bool proof_file_check(const char *path, const struct berth_plan_set *set, bool h
         return false;
     }
     struct pool *pools = berth_malloc(((size_t) set->n_items + 1) * sizeof *pools);
-    struct proof_reader *reader = berth_malloc(sizeof *reader);
-    enum proof_answer answer = PROOF_OUT_OF_MEMORY;
-    if (pools != NULL && reader != NULL) {
+    struct proof *proof = berth_malloc(sizeof *proof);
+    bool has_memory = pools != NULL && proof != NULL;
+    if (has_memory) {
         const size_t n_pools = pools_list(set, has_plan, pools);
-        proof_reader_init(reader, input_read, &in);
-        answer = pools_check(reader, set, pools, n_pools, &result->n_steps);
+        proof_init(proof, set->items, set->n_items, input_read, &in);
+        result->n_steps = pools_check(proof, pools, n_pools);
         for (size_t k = 0; k < n_pools; k++) {
             result->bound += pools[k].bound;
             if (pools[k].peak != pools[k].bound) {
                 result->is_optimal = false;
             }
         }
+        has_memory = !proof->mem.has_failed;
+        result->is_valid = !proof->is_refused;
+        snprintf(result->why, sizeof result->why, "%s", proof->why);
+        berth_arrays_free(&proof->mem);
     }
     input_close(&in);
-    result->is_valid = answer == PROOF_ENDED;
     if (in.has_failed) {
         snprintf(result->why, sizeof result->why, "cannot be read");
-    } else if (answer == PROOF_OUT_OF_MEMORY) {
+    } else if (!has_memory) {
         snprintf(result->why, sizeof result->why, "out of memory");
-    } else if (answer == PROOF_REFUSED) {
-        snprintf(result->why, sizeof result->why, "%s", reader->why);
     }
     berth_free(pools);
-    berth_free(reader);
-    return !in.has_failed && answer != PROOF_OUT_OF_MEMORY;
+    berth_free(proof);
+    return !in.has_failed && has_memory;
 }

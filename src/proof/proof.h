@@ -5,64 +5,71 @@
 
 #include "base/base.h"
 
+#include <stdlib.h>
+
 // Stores up to `size` bytes of the text in `to`. Returns their number; 0: the text has ended.
 typedef size_t (*proof_read_t)(char *to, size_t size, void *user);
 
-// ---- reader.c: the text, as words and numbers ----
+// An item of the plan. align and n_used count for the first item of each alias group only.
+struct proof_item {
+    const struct berth_plan_item *item;
+    int32_t group;  // the first item of the same alias group; the item itself if it has none
+    uint64_t align; // the least common multiple of the alignments of the group
+    int64_t n_used; // the last part that has used the group
+};
 
-struct proof_reader {
+struct proof {
+    struct proof_item *items; // [n_items] by rising pool
+    int64_t n_items, i_pool;  // i_pool: the first item of `pool`
+    int64_t n_parts;          // number of the current part of the proof
+    // What the current part shows: no plan of this pool has a peak below `bound` bytes. n_steps: the steps of a search.
+    int32_t pool;
+    uint64_t bound;
+    int64_t n_steps;
+    struct berth_arrays mem; // mem.has_failed: out of memory
+    // The text. After a refusal there is no more text, and all numbers are 0.
     proof_read_t read;
     void *user;
-    size_t at, n;    // text[at .. n) is unread
-    uint32_t sum[2]; // Adler-32 of the bytes of this pool
-    int64_t line;    // number of the current line
-    char why[192];   // why the proof was refused
+    size_t at, n;     // text[at .. n) is unread
+    uint32_t sum[2];  // Adler-32 of the bytes of this part
+    int64_t line;     // number of the current line
+    bool is_line_end; // the last number was the last one of its line
+    bool is_refused;  // `why` is the reason
+    char why[192];
     char text[1 << 16];
 };
 
-void proof_reader_init(struct proof_reader *r, proof_read_t read, void *user);
-// Stores the reason and returns false, also if a reason was stored before.
-bool proof_refuse(struct proof_reader *r, const char *format, ...) BERTH_PRINTF(2, 3);
-// Returns the next byte without taking it; -1: the text has ended.
-int proof_peek(struct proof_reader *r);
-// Takes a word, and the space or line break after it. False: the next word is another.
-bool proof_word(struct proof_reader *r, const char *word) BERTH_MUST_USE;
-// Takes a number from 0 to most, and the space or line break after it. *is_last: it was a line break; is_last may be NULL.
-bool proof_number(struct proof_reader *r, uint64_t most, uint64_t *x, bool *is_last) BERTH_MUST_USE;
-// Takes a number that may be negative.
-bool proof_signed(struct proof_reader *r, int64_t *x) BERTH_MUST_USE;
-// Takes one byte.
-bool proof_byte(struct proof_reader *r, char c) BERTH_MUST_USE;
 // ---- check.c ----
 
-// A pool that a proof is about. Its items are numbered in their order.
-struct proof_pool {
-    const struct berth_plan_item *items; // of all pools
-    int32_t n;                           // number of items of this pool
-    int32_t *ids;                        // [n] number among all items
-    int32_t *group;                      // [n] first item of the same alias group; the item itself if there is none
-    uint64_t *align;                     // [n] of `group`: the least common multiple of the alignments of the group
-    bool *is_used;                       // [n] of `group`: a statement has named an item of this group
-    struct berth_arrays mem;
+// items: n items of a plan, which must stay valid. Afterwards p->mem must be freed.
+void proof_init(struct proof *p, const struct berth_plan_item *items, int64_t n, proof_read_t read, void *user);
+// Checks the next part. False: out of memory, the proof is refused, or it has ended.
+bool proof_next(struct proof *p) BERTH_MUST_USE;
+
+// Takes the number of an item of the pool. align > 0: uses the group of the item, once per part; its alignment must be a multiple of align. NULL:
+// the proof is refused.
+const struct proof_item *proof_item_take(struct proof *p, uint64_t align);
+
+struct proof_key {
+    int64_t key;
+    int32_t order, i; // order decides if keys are equal
 };
-
-static inline const struct berth_plan_item *proof_item(const struct proof_pool *p, uint64_t k) {
-    return &p->items[p->ids[k]];
-}
-
-struct proof_claim {
-    int32_t pool;
-    uint64_t bound;  // bytes; no plan of this pool has a lower peak
-    int64_t n_steps; // of the search; 0: none was needed
-};
-
-enum proof_answer { PROOF_VALID, PROOF_REFUSED, PROOF_ENDED, PROOF_OUT_OF_MEMORY };
-
-// Checks the next pool of a proof. PROOF_ENDED: there is none. PROOF_REFUSED: r->why is the reason.
-enum proof_answer proof_check(
-    struct proof_reader *r, const struct berth_plan_item *items, int64_t n, struct proof_claim *claim) BERTH_MUST_USE;
+int proof_by_key(const void *a, const void *b); // for qsort
 
 // ---- search.c ----
 
-// Takes the statement `search` and checks that it proves the bound. *is_out_of_memory: memory ran out.
-bool proof_search(struct proof_reader *r, struct proof_pool *p, struct proof_claim *claim, bool *is_out_of_memory) BERTH_MUST_USE;
+// Takes the reason `search` and checks that it proves the bound.
+void proof_search(struct proof *p);
+
+// ---- reader.c: the text, as words and numbers. It may be larger than memory ----
+
+// Refuses the proof. Stores the reason, unless the proof is refused already. Returns false.
+bool proof_refuse(struct proof *p, const char *format, ...) BERTH_PRINTF(2, 3);
+// Returns the next byte without taking it; -1: the text has ended, or the proof is refused.
+int proof_peek(struct proof *p);
+// Takes the next byte.
+int proof_byte(struct proof *p);
+// Takes this text.
+void proof_text(struct proof *p, const char *text);
+// Takes a number from 0 to most, and the space or line break after it.
+uint64_t proof_number(struct proof *p, uint64_t most);

@@ -173,10 +173,13 @@ expect 0 '"optimal": true' verify --json --proof "$tmp/above.proof" "$tmp/above-
 expect 0 "proof valid: no plan requires less than" verify --proof "$tmp/above.proof" $above
 expect 0 "none: proven optimal" plan --proof "$tmp/small.proof.gz" --out "$tmp/small-plan.csv" $small
 expect 0 "optimal" verify --proof "$tmp/small.proof.gz" "$tmp/small-plan.csv"
-expect 1 "proof refused: line 4: the proof is about 16 items" verify --proof "$tmp/small.proof.gz" "$tmp/above-plan.csv"
+expect 1 "proof refused: line 4: the items have no common step" verify --proof "$tmp/small.proof.gz" "$tmp/above-plan.csv"
 sed 's/^bound ./&1/' "$tmp/above.proof" > "$tmp/false.proof"
 expect 1 "proof refused" verify --proof "$tmp/false.proof" "$tmp/above-plan.csv"
 expect 4 "a lower peak is not excluded" verify --proof /dev/null "$tmp/above-plan.csv"
+printf 'id,lower,upper,size,pool\na,0,3,10,-2\nb,1,5,6,7\nc,2,4,8,-2\n' > "$tmp/pools.csv"
+expect 0 "buffer -2" plan --proof "$tmp/pools.proof" --out "$tmp/pools-plan.csv" "$tmp/pools.csv"
+expect 0 "optimal: the proof" verify --proof "$tmp/pools.proof" "$tmp/pools-plan.csv"
 expect 3 "cannot be opened" verify --proof "$tmp/missing.proof" "$tmp/above-plan.csv"
 expect 3 "cannot be written" plan --proof "$tmp/missing/x.proof" $small
 # verify

@@ -42,19 +42,31 @@ def items_read(path):
 
 
 class Pool:
-    """The items of a pool, and the alias group of each: the first item, the common alignment."""
+    """All items of the plan, and the alias group of each: the first item, the common alignment. Numbers are those of the current pool."""
 
     def __init__(self, items):
         self.items = items
-        self.group, self.align, self.used, firsts = [], {}, set(), {}
+        self.group, self.align, firsts = [], {}, {}
         for k, item in enumerate(items):
             first = firsts.setdefault(item.alias, k) if item.alias >= 0 else k
             self.group.append(first)
             self.align[first] = math.lcm(self.align.get(first, 1), item.align)
 
-    def use(self, k):
-        require(self.group[k] not in self.used, "an alias group is used twice")
-        self.used.add(self.group[k])
+    def begin(self, name):
+        self.name, self.used = name - (name >> 31 << 32), set()
+        self.ids = [k for k, item in enumerate(self.items) if item.pool == self.name]
+
+    def item(self, k):
+        return self.items[self.ids[k]]
+
+    def group_of(self, k):
+        return self.group[self.ids[k]]
+
+    def use(self, k, align):
+        group = self.group_of(k)
+        require(group not in self.used, "an alias group is used twice")
+        require(self.align[group] % align == 0, "the alignment of an item is too small")
+        self.used.add(group)
 
 
 def round_up(size, align):
@@ -62,21 +74,16 @@ def round_up(size, align):
 
 
 def live_check(pool, bound, numbers):
-    step, align, n = numbers[:3]
-    require(len(numbers) == 3 + n and align > 0, "live: wrong number of items")
-    total = pad = 0
-    for k in numbers[3:]:
-        item = pool.items[k]
-        require(item.first <= step <= item.last and pool.align[pool.group[k]] % align == 0, "live: item does not count")
-        pool.use(k)
-        total += round_up(item.size, align)
-        pad = max(pad, round_up(item.size, align) - item.size)
-    require(total - pad >= bound, "live: fewer bytes than the bound")
-
-
-def item_check(pool, bound, numbers):
-    item = pool.items[numbers[0]]
-    require(item.is_fixed and item.size > 0 and item.fixed + item.size >= bound, "item: ends below the bound")
+    align, ids = numbers[0], numbers[1:]
+    require(align > 0, "live: alignment 0")
+    items = [pool.item(k) for k in ids]
+    for k in ids:
+        pool.use(k, align)
+    require(not items or max(item.first for item in items) <= min(item.last for item in items), "live: no common step")
+    total = sum(round_up(item.size, align) for item in items)
+    pad = max((round_up(item.size, align) - item.size for item in items), default=0)
+    top = max((item.fixed + item.size for item in items if item.is_fixed and item.size > 0), default=0)
+    require(max(total - pad, top) >= bound, "live: fewer bytes than the bound")
 
 
 class Search:
@@ -84,18 +91,16 @@ class Search:
         self.cap, unit, align = header
         require(unit > 0 and align > 0 and bound > 0 and blocks, "search: 0")
         lives, self.size, pad = [], [], 0
-        for members in blocks:
-            n, ids = members[0], members[1:]
-            require(n == len(ids) > 0, "search: wrong number of items")
-            first, last = pool.items[ids[0]].first, pool.items[ids[0]].last
+        for ids in blocks:
+            first, last = pool.item(ids[0]).first, pool.item(ids[0]).last
             for k in ids:
-                item = pool.items[k]
-                require(pool.group[k] == pool.group[ids[0]] and first <= item.first <= last + 1, "search: gap in a block")
+                item = pool.item(k)
+                require(pool.group_of(k) == pool.group_of(ids[0]) and first <= item.first <= last + 1, "search: gap in a block")
                 last = max(last, item.last)
-            size = min(pool.items[k].size for k in ids)
+            size = min(pool.item(k).size for k in ids)
             padded = round_up(size, align)
-            require(size > 0 and padded % unit == 0 and pool.align[pool.group[ids[0]]] % align == 0, "search: block")
-            pool.use(ids[0])
+            require(size > 0 and padded % unit == 0, "search: block")
+            pool.use(ids[0], align)
             pad = max(pad, padded - size)
             lives.append((first, last))
             self.size.append(padded // unit)
@@ -137,11 +142,10 @@ class Search:
                 self.contradiction = True
 
     def step(self, number, letter, a):
-        count = {"X": 0, "T": 2, "V": 3}.get(letter, 1)
+        count = {"X": 0, "V": 3}.get(letter, 1)
         require(len(a) == count or letter == "N" and a, "step: wrong number of arguments")
         require(not (self.contradiction and letter == "P"), "step: after a contradiction")
-        if letter in "PRDTWS":
-            require(self.placed[a[0]] == (letter == "S"), "step: placed")
+        require(letter not in "PRTW" or not self.placed[a[0]], "step: placed")
         getattr(self, "step_" + letter)(*a)
 
     def step_P(self, i):
@@ -152,7 +156,7 @@ class Search:
         for j in near:
             require(self.low[j] >= self.low[i], "P: a block may be below")
             self.set(self.sky, j, max(self.sky[j], end))
-            self.raise_low(j, end)
+            self.raise_low(j, end + (self.is_same_life(i, j) and self.size[j] > self.size[i]))
 
     def step_X(self):
         require(self.contradiction and self.open, "X: no contradiction")
@@ -207,25 +211,18 @@ class Search:
 
     def step_R(self, i):
         require(self.low[i] > self.sky[i], "R: the block may be at its sky")
-        self.raise_low(i, min((self.low[j] + self.size[j] for j in self.neighbours(i)), default=self.cap + 1))
-
-    def step_D(self, i):
-        is_free = all(self.low[j] >= self.sky[i] + self.size[i] for j in self.neighbours(i))
-        require(self.low[i] > self.sky[i] and is_free, "D: the block may be where it is")
-        self.contradiction = True
+        near = self.neighbours(i)
+        if all(self.low[j] >= self.sky[i] + self.size[i] for j in near):
+            self.contradiction = True
+        self.raise_low(i, min((self.low[j] + self.size[j] for j in near), default=0))
 
     def is_same_life(self, i, j):
         return i != j and self.begin[i] == self.begin[j] and self.end[i] == self.end[j]
 
-    def step_T(self, i, j):
-        require(j < i and not self.placed[j] and self.size[i] == self.size[j] and self.is_same_life(i, j), "T: not equal")
-        self.raise_low(i, self.low[j] + self.size[j])
-
-    def step_S(self, i):
-        end = self.low[i] + self.size[i]
-        for j in self.near[i]:
-            if not self.placed[j] and self.is_same_life(i, j) and self.size[j] > self.size[i] and self.low[j] == end:
-                self.raise_low(j, end + 1)
+    def step_T(self, i):
+        twins = [j for j in self.neighbours(i) if j < i and self.size[j] == self.size[i] and self.is_same_life(i, j)]
+        if twins:
+            self.raise_low(i, self.low[max(twins)] + self.size[max(twins)])
 
     def step_V(self, lo, hi, level):
         below = level if level > 0 else math.inf
@@ -245,11 +242,11 @@ class Search:
 
 def numbers_of(words):
     for word in words:
-        require(word.isascii() and (word.isdigit() or word[:1] == "-" and word[1:].isdigit()), "not a number: " + word[:20])
+        require(word.isascii() and word.isdigit(), "not a number: " + word[:20])
     return [int(word) for word in words]
 
 
-def pool_check(lines, items):
+def pool_check(lines, pool):
     """Checks the pool that begins at the next line. Returns the pool, its bound and the number of steps."""
     total = zlib.adler32(b"")
 
@@ -264,19 +261,12 @@ def pool_check(lines, items):
         return words
 
     require(take("berth-proof") == ["berth-proof", "1"], "another version")
-    name, n_items = numbers_of(take("pool")[1:])
-    pool = Pool([item for item in items if item.pool == name])
-    require(n_items == len(pool.items), "another number of items")
+    pool.begin(*numbers_of(take("pool")[1:]))
     (bound,) = numbers_of(take("bound")[1:])
     words = take()
     n_steps = 0
     if words[0] == "live":
-        numbers = numbers_of(words[1:])
-        while len(numbers) < 3 + numbers[2]:
-            numbers += numbers_of(take())
-        live_check(pool, bound, numbers)
-    elif words[0] == "item":
-        item_check(pool, bound, numbers_of(words[1:]))
+        live_check(pool, bound, numbers_of(words[1:]))
     else:
         require(words[0] == "search" and len(words) == 4, "the word 'search' was expected")
         (n_blocks,) = numbers_of(take("blocks")[1:])
@@ -289,23 +279,23 @@ def pool_check(lines, items):
                 break
             n_steps += 1
             letter, first = words[0][:1], words[0][1:]
-            require(letter and letter in "PXNABRDTSVW", "no such step")
+            require(letter and letter in "PXNABRTVW", "no such step")
             search.step(n_steps, letter, numbers_of(([first] if first else []) + words[1:]))
         require(search.contradiction and not search.open, "the log ends without a contradiction")
     if n_steps == 0 and words[0] != "end":
         words = take("end")
     require(numbers_of(words[1:]) == [total], "wrong checksum")
-    return name, bound, n_steps
+    return pool.name, bound, n_steps
 
 
 def proof_check(plan, proof):
     """Returns (bound, steps): the sum of the bounds of all pools, and of the steps."""
-    items = items_read(plan)
+    pool = Pool(items_read(plan))
     bounds, steps = {}, 0
     with (gzip.open if proof.endswith(".gz") else open)(proof, "rt", encoding="latin-1", newline="\n") as file:
         text = iter(file)
         for line in text:
-            name, bound, n = pool_check((x for part in ([line], text) for x in part), items)
+            name, bound, n = pool_check((x for part in ([line], text) for x in part), pool)
             bounds[name] = max(bounds.get(name, 0), bound)
             steps += n
     return sum(bounds.values()), steps

@@ -54,32 +54,26 @@ static size_t text_read(char *to, size_t size, void *user) {
 
 // Returns the sum of the bounds that the proof shows; UINT64_MAX: the proof was refused.
 static uint64_t text_check(struct text *t, const struct problem *m, int64_t *steps) {
-    static struct proof_reader reader;
+    static struct proof proof;
     uint64_t sum = 0;
     int32_t pools[N_MAX];
     int n_pools = 0;
     t->at = 0;
     *steps = 0;
-    proof_reader_init(&reader, text_read, t);
-    for (;;) {
-        struct proof_claim claim;
-        const enum proof_answer answer = proof_check(&reader, m->items, m->n, &claim);
-        bool is_new = true;
-        for (int k = 0; k < n_pools && answer == PROOF_VALID; k++) {
-            if (pools[k] == claim.pool) {
-                is_new = false;
+    proof_init(&proof, m->items, m->n, text_read, t);
+    while (proof_next(&proof)) {
+        for (int k = 0; k < n_pools; k++) {
+            if (pools[k] == proof.pool) {
+                proof_refuse(&proof, "a pool is repeated, so the sum of the bounds is not the bound of the sum");
             }
         }
-        if (answer == PROOF_ENDED) {
-            return sum;
-        }
-        if (answer != PROOF_VALID || !is_new || n_pools == N_MAX) {
-            return UINT64_MAX; // a pool may be repeated, but then the sum of the bounds is not the bound of the sum
-        }
-        pools[n_pools++] = claim.pool;
-        sum += claim.bound;
-        *steps += claim.n_steps;
+        pools[n_pools++] = proof.pool;
+        sum += proof.bound;
+        *steps += proof.n_steps;
     }
+    const bool is_valid = !proof.is_refused && !proof.mem.has_failed;
+    berth_arrays_free(&proof.mem);
+    return is_valid ? sum : UINT64_MAX;
 }
 
 static void proof_fail(const struct problem *m, const struct text *t, const char *what, uint64_t bound) {
@@ -238,7 +232,7 @@ static size_t line_size(const struct text *t, size_t at) {
 
 // Damages a copy of a proof: a byte, a number, or a line that is removed, repeated or moved.
 static void text_damage(const struct text *from, struct text *to) {
-    static const char letters[] = "0123456789PXNABRDTSVW \n";
+    static const char letters[] = "0123456789PXNABRTVW \n";
     memcpy(to->bytes, from->bytes, from->n);
     to->n = from->n;
     for (int count = 1 + (int) brute_random(3); count > 0; count--) {

@@ -85,7 +85,7 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
             }
             block->fixed = item->fixed;
         }
-        if (!plan_lcm_ok(block->align, item->align > 0 ? item->align : 1, &block->align)) {
+        if (!berth_lcm_ok(block->align, item->align > 0 ? item->align : 1, &block->align)) {
             return berth_fail(
                 GGML_STATUS_FAILED, "plan: the alignments of alias group %d have no common multiple below 2^63", item->alias);
         }

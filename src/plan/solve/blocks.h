@@ -2,6 +2,7 @@
 // blocks.h: the blocks of a pool in steps and bytes, before pool.c converts them to sections and units.
 #pragma once
 
+#include "base/multiple.h"
 #include "plan/solve/plan.h"
 
 struct raw_block {
@@ -9,20 +10,6 @@ struct raw_block {
     uint64_t size, align, fixed; // bytes; fixed: offset, BERTH_PLAN_ANY: none
     int32_t group;               // alias group, 0: none
 };
-
-static inline uint64_t plan_gcd(uint64_t x, uint64_t y) {
-    while (y != 0) {
-        uint64_t r = x % y;
-        x = y;
-        y = r;
-    }
-    return x;
-}
-
-// Least common multiple. False: 2^63 or more.
-static inline bool plan_lcm_ok(uint64_t x, uint64_t y, uint64_t *out) {
-    return !__builtin_mul_overflow(x, y / plan_gcd(x, y), out) && *out <= (uint64_t) INT64_MAX;
-}
 
 // Returns a sort key for a time. The keys have the same order as the times.
 static inline uint64_t plan_time_key(int64_t t) {

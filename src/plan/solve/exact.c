@@ -204,7 +204,7 @@ bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_part_wide, struc
         return false;
     }
     if ((x->ask->rules & EXACT_SKY_ONLY) && !can_be_higher(x, i)) {
-        exact_log(x, 'D', i);
+        exact_log(x, 'R', i);
         return false;
     }
     return berth_exact_raise(x, i, x->sky[i] + 1) && berth_exact_settle(x, part);

@@ -111,14 +111,14 @@ static bool rest_on(struct exact *x, int32_t i) {
             x->blocker[i] = j;
         }
     }
-    if (least >= EXACT_PLACED || (low_min >= sky_end && (x->ask->rules & EXACT_DOMINANCE))) {
-        exact_log(x, 'D', i);
-        return false;
-    }
-    if (x->low[i] >= least) {
+    const bool is_free = least >= EXACT_PLACED || (low_min >= sky_end && (x->ask->rules & EXACT_DOMINANCE));
+    if (!is_free && x->low[i] >= least) {
         return true;
     }
     exact_log(x, 'R', i);
+    if (is_free) {
+        return false;
+    }
     return berth_exact_raise(x, i, least);
 }
 
@@ -128,21 +128,15 @@ static bool above_twin(struct exact *x, int32_t i) {
     if (x->low[j] == EXACT_PLACED || x->low[i] >= x->low[j] + x->p->size[j]) {
         return true;
     }
-    if (x->log != NULL) {
-        berth_plan_log_step(x->log, 'T', (const int64_t[]){i, j}, 2);
-    }
+    exact_log(x, 'T', i);
     return berth_exact_raise(x, i, x->low[j] + x->p->size[j]);
 }
 
 bool berth_exact_sort_on(struct exact *x, int32_t i) {
     const int64_t *size = x->p->size;
-    bool ok = true, is_logged = false;
+    bool ok = true;
     for (int32_t j = x->peer[i]; j != i && ok; j = x->peer[j]) {
         if (x->low[j] == x->sky[j] && size[j] > size[i]) {
-            if (!is_logged) {
-                exact_log(x, 'S', i);
-                is_logged = true;
-            }
             ok = berth_exact_raise(x, j, x->sky[j] + 1);
         }
     }

@@ -45,39 +45,39 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
         if (seen[slot] != blocks[i].size) {
             seen[slot] = blocks[i].size;
             if (all == 0 || blocks[i].size % all != 0) {
-                all = plan_gcd(blocks[i].size, all);
+                all = berth_gcd(blocks[i].size, all);
             }
         }
         if (blocks[i].align != align) {
             is_one_align = false;
         }
         if (blocks[i].fixed != BERTH_PLAN_ANY) {
-            fixed = plan_gcd(blocks[i].fixed, fixed);
+            fixed = berth_gcd(blocks[i].fixed, fixed);
         }
     }
     uint64_t common = align;
     for (int32_t i = 0; i < n && !is_one_align && common != 0; i++) {
-        if (!plan_lcm_ok(common, blocks[i].align, &common)) {
+        if (!berth_lcm_ok(common, blocks[i].align, &common)) {
             common = 0;
         }
     }
-    uint64_t rest = plan_gcd(fixed, pool->is_chunked ? pool->chunk_limit : 0); // 0: no fixed offsets and no chunks
+    uint64_t rest = berth_gcd(fixed, pool->is_chunked ? pool->chunk_limit : 0); // 0: no fixed offsets and no chunks
     if (common != 0 && all % common == 0 && rest % common == 0) {
-        return (struct scale){plan_gcd(all, rest), false, false};
+        return (struct scale){berth_gcd(all, rest), false, false};
     }
     if (is_one_align && !pool->is_chunked && rest % align == 0 && n > FEW_BLOCKS) {
         uint64_t unit = rest;
         for (int32_t i = 0; i < n; i++) {
             uint64_t size = (blocks[i].size + align - 1) / align * align;
             if (unit == 0 || size % unit != 0) {
-                unit = plan_gcd(size, unit);
+                unit = berth_gcd(size, unit);
             }
         }
         return (struct scale){unit, false, true};
     }
-    uint64_t unit = plan_gcd(all, rest);
+    uint64_t unit = berth_gcd(all, rest);
     for (int32_t i = 0; i < n; i++) {
-        unit = plan_gcd(unit, blocks[i].align);
+        unit = berth_gcd(unit, blocks[i].align);
     }
     return (struct scale){unit, true, false};
 }

@@ -162,7 +162,7 @@ static bool live_set_init(struct live_set *l, const struct plan_pool *pool) {
             const int32_t first = l->group[idx[k - 1]];
             l->group[idx[k]] = first;
             // berth_plan_blocks has checked that the multiple is below 2^63.
-            if (!plan_lcm_ok(l->align[first], l->align[idx[k]], &l->align[first])) {
+            if (!berth_lcm_ok(l->align[first], l->align[idx[k]], &l->align[first])) {
                 return false;
             }
         }
@@ -186,7 +186,7 @@ static void live_set_pick(struct live_set *l, int64_t step, uint64_t align) {
     for (int32_t k = 0; k < l->pool->n_ids; k++) {
         if (l->pick[k] >= 0) {
             const uint64_t size = pool_item(l->pool, l->pick[k])->size;
-            const uint64_t pad = (align - size % align) % align;
+            const uint64_t pad = berth_padding(size, align);
             most_pad = max_u64(pad, most_pad);
             l->sum += size + pad; // the bound of the pool is below 2^63
         }
@@ -194,18 +194,14 @@ static void live_set_pick(struct live_set *l, int64_t step, uint64_t align) {
     l->sum -= most_pad;
 }
 
-static void live_set_write(const struct live_set *l, struct proof_output *o, int64_t step, uint64_t align) {
-    int32_t n = 0;
+static void live_set_write(const struct live_set *l, struct proof_output *o, uint64_t align) {
+    output_print(o, "live %" PRIu64, align);
     for (int32_t k = 0; k < l->pool->n_ids; k++) {
-        n += l->pick[k] >= 0;
-    }
-    output_print(o, "live %" PRId64 " %" PRIu64 " %" PRId32 "\n", step, align, n);
-    for (int32_t k = 0, column = 0; k < l->pool->n_ids; k++) {
         if (l->pick[k] >= 0) {
-            column++;
-            output_print(o, column % 16 == 0 || column == n ? "%" PRId32 "\n" : "%" PRId32 " ", l->pick[k]);
+            output_print(o, " %" PRId32, l->pick[k]);
         }
     }
+    output_print(o, "\n");
 }
 
 #define N_ALIGNS 16 // the number of different alignments that bound.c tries
@@ -260,18 +256,14 @@ static void simple_write(struct live_set *l, struct proof_output *o, uint64_t mo
     int64_t step;
     uint64_t align, end;
     const int32_t fixed = highest_fixed(l->pool, &end);
-    if (fixed >= 0 && end >= most) {
-        output_print(o, "bound %" PRIu64 "\nitem %" PRId32 "\n", most, fixed);
-        return;
-    }
-    const uint64_t bound = live_set_best(l, most, &step, &align);
+    const uint64_t bound = fixed >= 0 && end >= most ? most : live_set_best(l, most, &step, &align);
     if (fixed >= 0 && end >= bound) {
-        output_print(o, "bound %" PRIu64 "\nitem %" PRId32 "\n", end, fixed);
+        output_print(o, "bound %" PRIu64 "\nlive 1 %" PRId32 "\n", min_u64(end, most), fixed);
         return;
     }
     output_print(o, "bound %" PRIu64 "\n", bound);
     live_set_pick(l, step, align);
-    live_set_write(l, o, step, align);
+    live_set_write(l, o, align);
 }
 
 // ---- a search ----
@@ -335,11 +327,9 @@ static bool search_write(struct plan_proof *proof, const struct plan_pool *pool,
     for (int32_t i = 0; i < proof->n; i++) {
         const int32_t b = proof->ids != NULL ? proof->ids[i] : i;
         const int32_t from = b > 0 ? m.at[b - 1] : 0;
-        output_print(o, "%" PRId32, m.at[b] - from);
         for (int32_t k = from; k < m.at[b]; k++) {
-            output_print(o, " %" PRId32, m.ids[k]);
+            output_print(o, k + 1 < m.at[b] ? "%" PRId32 " " : "%" PRId32 "\n", m.ids[k]);
         }
-        output_print(o, "\n");
     }
     berth_arrays_free(&m.mem);
     output_print(o, "steps\n");
@@ -373,7 +363,7 @@ enum ggml_status berth_plan_proof_write(struct plan_proof *proof, const struct p
     if (o.text == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the proof of %d items", pool->n_ids);
     }
-    output_print(&o, "berth-proof 1\npool %" PRId32 " %" PRId32 "\n", pool_item(pool, 0)->pool, pool->n_ids);
+    output_print(&o, "berth-proof 1\npool %" PRIu32 "\n", (uint32_t) pool_item(pool, 0)->pool);
     const bool ok = statement_write(proof, pool, bound, &o);
     output_flush(&o);
     output_print(&o, "end %" PRIu32 "\n", o.sum[1] << 16 | o.sum[0]);
