@@ -66,7 +66,7 @@ tokens() { "$berth" serve --plan --quiet --parallel 64 --memory "$1" | sed -n 's
 
 # ---- answers ----
 
-server_start --parallel 4 --drain 20 --deterministic
+server_start --parallel 4 --drain 300 --deterministic
 refused 3 "Address already in use" --port "$port"
 call 200 /health
 has '"status": "ok", "model": "tales-q8_0"' health
@@ -147,7 +147,7 @@ has 'berth_requests_failed_total 0' 'no request failed'
 
 # ---- SIGTERM ----
 
-curl -sSN -m 60 -o "$tmp/last" -H "$json" "$url/v1/completions" -d '{"prompt": "The", "max_tokens": 240, "stream": true, "logit_bias": {"2": -100, "4": -100}}' &
+curl -sSN -m 300 -o "$tmp/last" -H "$json" "$url/v1/completions" -d '{"prompt": "The", "max_tokens": 240, "stream": true, "logit_bias": {"2": -100, "4": -100}}' &
 last=$!
 for _ in $(seq 600); do # until the first token
     [ ! -s "$tmp/last" ] || break
