@@ -160,10 +160,7 @@ static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     struct cuda_backend *b = backend->context;
     cuda_mv_gather(graph);
-    if (!b->plans.no_fusion && params != NULL && params->add_alloc_dep != NULL) {
-        gpu_rope_keep(graph, params);
-        gpu_ssm_keep(graph, params);
-        gpu_moe_keep(graph, params);
+    if (gpu_plans_keep(&b->plans, graph, params)) {
         cuda_experts_keep(graph, params);
     }
     const size_t size = gpu_graph_work_size(&b->plans, graph);
@@ -171,10 +168,7 @@ static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, st
         return;
     }
     if (!cuda_arena_grow(b, size)) {
-        pthread_mutex_lock(&b->dev->lock);
-        snprintf(b->dev->arena_text, sizeof b->dev->arena_text,
-            "%s: cannot allocate %zu bytes of work memory for a graph of %d nodes", b->dev->name, size, graph->n_nodes);
-        pthread_mutex_unlock(&b->dev->lock);
+        gpu_arena_fail(&b->dev->gpu, size, graph);
     }
 }
 
@@ -193,11 +187,6 @@ static const struct ggml_backend_i backend_iface = {
     .graph_optimize = graph_optimize,
 };
 
-static bool is_set(const char *name) {
-    const char *value = getenv(name);
-    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
-}
-
 ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
     if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS || cuda_kernels_load(dev) != GGML_STATUS_SUCCESS) {
         return NULL;
@@ -212,9 +201,9 @@ ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
     }
     b->dev = dev;
     b->plans.dev = &dev->gpu;
-    b->no_graphs = is_set("GGML_CUDA_DISABLE_GRAPHS");
-    b->plans.no_fusion = is_set("GGML_CUDA_DISABLE_FUSION");
-    *backend = (struct ggml_backend){.guid = &cuda_guid, .iface = backend_iface, .device = &dev->ggml, .context = b};
+    b->no_graphs = gpu_env_is_set("GGML_CUDA_DISABLE_GRAPHS");
+    b->plans.no_fusion = gpu_env_is_set("GGML_CUDA_DISABLE_FUSION");
+    *backend = (struct ggml_backend){.guid = &cuda_guid, .iface = backend_iface, .device = &dev->gpu.ggml, .context = b};
     CUresult rc = dev->cu->StreamCreate(&b->stream, CU_STREAM_NON_BLOCKING);
     if (rc == CUDA_SUCCESS) {
         rc = dev->cu->EventCreate(&b->event, CU_EVENT_DISABLE_TIMING);

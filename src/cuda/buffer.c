@@ -175,7 +175,7 @@ static ggml_backend_buffer_t buffer_wrap(struct cuda_device *dev, void *base, vo
         return NULL;
     }
     *b = (struct buffer){.dev = dev, .base = base, .registered = registered};
-    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(&dev->buft, buffer_iface, b, size);
+    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(&dev->gpu.buft, buffer_iface, b, size);
     if (buffer == NULL) {
         shim_free(b);
     }
@@ -205,24 +205,9 @@ ggml_backend_buffer_t cuda_buffer_from_host(struct cuda_device *dev, void *ptr, 
 
 // ---- the buffer type ----
 
-static const char *buft_name(ggml_backend_buffer_type_t buft) {
-    return ((struct cuda_device *) buft->context)->name;
-}
-
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     struct cuda_device *dev = buft->context;
-    if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS) {
-        return NULL;
-    }
-    // graph_optimize cannot return a status. If it could not allocate the arena, it left the reason in arena_text. This
-    // allocation then fails with that reason.
-    char why[sizeof dev->arena_text];
-    pthread_mutex_lock(&dev->lock);
-    memcpy(why, dev->arena_text, sizeof why);
-    dev->arena_text[0] = '\0';
-    pthread_mutex_unlock(&dev->lock);
-    if (why[0] != '\0') {
-        shim_error(GGML_STATUS_ALLOC_FAILED, "%s", why);
+    if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS || !gpu_arena_check(&dev->gpu)) {
         return NULL;
     }
     void *base = cuda_memory_take(dev, size > 0 ? size : 1, "a buffer");
@@ -241,20 +226,16 @@ static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
     return ALIGNMENT;
 }
 
-static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
-    return gpu_alloc_size(&((const struct cuda_device *) buft->context)->gpu, tensor);
-}
-
 void cuda_buft_init(struct cuda_device *dev) {
-    dev->buft = (struct ggml_backend_buffer_type){
+    dev->gpu.buft = (struct ggml_backend_buffer_type){
         .iface =
             {
-                .get_name = buft_name,
+                .get_name = gpu_buft_name,
                 .alloc_buffer = buft_alloc,
                 .get_alignment = buft_alignment,
-                .get_alloc_size = buft_alloc_size,
+                .get_alloc_size = gpu_buft_alloc_size,
             },
-        .device = &dev->ggml,
+        .device = &dev->gpu.ggml,
         .context = dev,
     };
 }

@@ -125,13 +125,10 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (atomic_exchange(&b->dev->has_failed, false)) {
-        return shim_error(GGML_STATUS_FAILED, "%s: an earlier copy to or from the device failed", b->dev->name);
-    }
-    b->plans.clock++;
-    struct gpu_plan *plan = gpu_plan_get(&b->plans, graph);
-    if (plan == NULL) {
-        return GGML_STATUS_FAILED;
+    struct gpu_plan *plan;
+    status = gpu_compute_begin(&b->plans, graph, &plan);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
     if (!cuda_arena_grow(b, plan->work_size)) {
         return GGML_STATUS_ALLOC_FAILED;

@@ -3,14 +3,6 @@
 
 #include "cuda/device.h"
 
-static const char *dev_name(ggml_backend_dev_t dev) {
-    return cuda_device_of(dev)->name;
-}
-
-static const char *dev_description(ggml_backend_dev_t dev) {
-    return cuda_device_of(dev)->description;
-}
-
 static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
     struct cuda_device *d = cuda_device_of(dev);
     *n_free = *n_total = 0;
@@ -50,10 +42,6 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     return cuda_backend_new(cuda_device_of(dev));
 }
 
-static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
-    return &cuda_device_of(dev)->buft;
-}
-
 static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
     (void) dev;
     return cuda_host_buft();
@@ -64,33 +52,24 @@ static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *ptr, si
     return cuda_buffer_from_host(cuda_device_of(dev), ptr, size);
 }
 
-static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
-    return op != NULL && gpu_supports_op(&cuda_device_of(dev)->gpu, op);
-}
-
 static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
     const struct cuda_device *d = cuda_device_of(dev);
-    return buft == &d->buft || (d->traits.integrated && buft == cuda_host_buft());
-}
-
-static bool dev_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
-    (void) dev;
-    return gpu_is_worth_offload(op);
+    return buft == &d->gpu.buft || (d->traits.integrated && buft == cuda_host_buft());
 }
 
 const struct ggml_backend_device_i cuda_device_iface = {
-    .get_name = dev_name,
-    .get_description = dev_description,
+    .get_name = gpu_dev_name,
+    .get_description = gpu_dev_description,
     .get_memory = dev_memory,
     .get_type = dev_type,
     .get_props = dev_props,
     .init_backend = dev_init,
-    .get_buffer_type = dev_buft,
+    .get_buffer_type = gpu_dev_buft,
     .get_host_buffer_type = dev_host_buft,
     .buffer_from_host_ptr = dev_from_host,
-    .supports_op = dev_supports_op,
+    .supports_op = gpu_dev_supports_op,
     .supports_buft = dev_supports_buft,
-    .offload_op = dev_offload_op,
+    .offload_op = gpu_dev_offload_op,
     .event_new = cuda_event_new,
     .event_free = cuda_event_free,
     .event_synchronize = cuda_event_wait_host,

@@ -34,22 +34,18 @@ struct cuda_device {
     char name[16];         // "CUDA0"
     char description[160]; // product name
     char pci[24];          // "0000:01:00.0"
-    struct ggml_backend_device ggml;
-    struct ggml_backend_buffer_type buft; // type of buffers in the memory of this device
 
     atomic_bool is_lost;    // the context is unusable; never reset
-    atomic_bool has_failed; // a set or get failed; compute must report it
     atomic_size_t n_allocs; // calls of cuMemAlloc; tests count them
 
-    pthread_mutex_t lock; // protects all fields below
-    CUcontext ctx;        // NULL until first needed
-    CUstream stream;      // buffers copy on this stream; backends have their own streams
+    // gpu.lock protects all fields below.
+    CUcontext ctx;   // NULL until first needed
+    CUstream stream; // buffers copy on this stream; backends have their own streams
     CUmodule modules[CUDA_MAX_MODULES];
     int n_modules;
-    bool has_kernels;     // all kernels are loaded (cuda_kernels_load)
-    unsigned peers;       // bit i: kernels and copies can access the memory of device i
-    char lost_text[256];  // why the device is lost
-    char arena_text[256]; // why graph_optimize could not allocate an arena; "": no failure
+    bool has_kernels;    // all kernels are loaded (cuda_kernels_load)
+    unsigned peers;      // bit i: kernels and copies can access the memory of device i
+    char lost_text[256]; // why the device is lost
     struct cuda_kernel kernels[CUDA_KERNEL_SLOTS];
 };
 
@@ -72,7 +68,7 @@ enum ggml_status cuda_device_enter(struct cuda_device *dev) BERTH_MUST_USE;
 bool cuda_device_enter_to_free(struct cuda_device *dev);
 // Records that a call without a return value has failed. The next compute reports the failure.
 static inline void cuda_device_defer_error(struct cuda_device *dev) {
-    atomic_store(&dev->has_failed, true);
+    atomic_store(&dev->gpu.has_failed, true);
 }
 // Makes the device's context current. If this fails, returns false, and the next compute reports the failure.
 static inline bool cuda_device_enter_or_defer(struct cuda_device *dev) {

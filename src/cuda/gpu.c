@@ -41,12 +41,12 @@ enum ggml_status cuda_fail(struct cuda_device *dev, CUresult error, const char *
     va_end(args);
     cuda_error_text(dev->cu, error, words, sizeof words);
     if (is_fatal(error)) {
-        pthread_mutex_lock(&dev->lock);
+        pthread_mutex_lock(&dev->gpu.lock);
         if (!atomic_load(&dev->is_lost)) {
             snprintf(dev->lost_text, sizeof dev->lost_text, "%.100s: %.140s", what, words);
             atomic_store(&dev->is_lost, true);
         }
-        pthread_mutex_unlock(&dev->lock);
+        pthread_mutex_unlock(&dev->gpu.lock);
         return shim_error(
             GGML_STATUS_FAILED, "%s: %s: %s; the device is lost until the program restarts", dev->name, what, words);
     }
@@ -99,12 +99,12 @@ enum ggml_status cuda_device_enter(struct cuda_device *dev) {
     }
     const char *what = "";
     CUresult rc = CUDA_SUCCESS;
-    pthread_mutex_lock(&dev->lock);
+    pthread_mutex_lock(&dev->gpu.lock);
     if (dev->ctx == NULL) {
         rc = context_open_locked(dev, &what);
     }
     const CUcontext ctx = dev->ctx;
-    pthread_mutex_unlock(&dev->lock);
+    pthread_mutex_unlock(&dev->gpu.lock);
     if (rc == CUDA_SUCCESS) {
         what = "cuCtxSetCurrent";
         rc = dev->cu->CtxSetCurrent(ctx);
@@ -124,7 +124,7 @@ bool cuda_device_enter_to_free(struct cuda_device *dev) {
 }
 
 void cuda_device_close(struct cuda_device *dev) {
-    pthread_mutex_lock(&dev->lock);
+    pthread_mutex_lock(&dev->gpu.lock);
     if (dev->ctx != NULL) {
         dev->cu->CtxSetCurrent(dev->ctx);
         while (dev->n_modules > 0) {
@@ -139,7 +139,7 @@ void cuda_device_close(struct cuda_device *dev) {
         dev->has_kernels = false;
         memset(dev->kernels, 0, sizeof dev->kernels);
     }
-    pthread_mutex_unlock(&dev->lock);
+    pthread_mutex_unlock(&dev->gpu.lock);
 }
 
 bool cuda_peer_reach(struct cuda_device *to, struct cuda_device *from) {
@@ -150,14 +150,14 @@ bool cuda_peer_reach(struct cuda_device *to, struct cuda_device *from) {
         return false;
     }
     const unsigned bit = 1u << from->traits.index;
-    pthread_mutex_lock(&to->lock);
+    pthread_mutex_lock(&to->gpu.lock);
     int can = (to->peers & bit) != 0;
     if (!can && to->cu->DeviceCanAccessPeer(&can, to->number, from->number) == CUDA_SUCCESS && can) {
         const CUresult rc = to->cu->CtxEnablePeerAccess(from->ctx, 0);
         can = rc == CUDA_SUCCESS || rc == CUDA_ERROR_PEER_ALREADY_ENABLED;
         to->peers |= can ? bit : 0;
     }
-    pthread_mutex_unlock(&to->lock);
+    pthread_mutex_unlock(&to->gpu.lock);
     return can;
 }
 

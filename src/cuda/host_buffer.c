@@ -83,7 +83,7 @@ static struct ggml_backend_buffer_type host_buft = {
 void cuda_host_buft_init(struct cuda_device *all, int n) {
     devices = all;
     n_devices = n;
-    host_buft.device = n > 0 ? &all[0].ggml : NULL;
+    host_buft.device = n > 0 ? &all[0].gpu.ggml : NULL;
 }
 
 ggml_backend_buffer_type_t cuda_host_buft(void) {

@@ -48,20 +48,20 @@ static CUresult module_load(const struct cuda_driver *cu, CUmodule module) {
 
 enum ggml_status cuda_kernels_load(struct cuda_device *dev) {
     CUresult rc = CUDA_SUCCESS;
-    pthread_mutex_lock(&dev->lock);
+    pthread_mutex_lock(&dev->gpu.lock);
     if (!dev->has_kernels && dev->cu->ModuleGetFunctionCount != NULL && dev->cu->ModuleEnumerateFunctions != NULL) {
         for (int i = 0; i < dev->n_modules && rc == CUDA_SUCCESS; i++) {
             rc = module_load(dev->cu, dev->modules[i]);
         }
         dev->has_kernels = rc == CUDA_SUCCESS;
     }
-    pthread_mutex_unlock(&dev->lock);
+    pthread_mutex_unlock(&dev->gpu.lock);
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(dev, rc, "loading the kernels");
 }
 
 struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) {
     CUresult rc = CUDA_SUCCESS;
-    pthread_mutex_lock(&dev->lock);
+    pthread_mutex_lock(&dev->gpu.lock);
     uint32_t at = name_hash(name) & (CUDA_KERNEL_SLOTS - 1);
     for (int n = 0; dev->kernels[at].name != NULL && strcmp(dev->kernels[at].name, name) != 0; n++) {
         at = (at + 1) & (CUDA_KERNEL_SLOTS - 1);
@@ -78,7 +78,7 @@ struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) 
             *k = (struct cuda_kernel){.name = name, .function = function, .shared_size = 48 * 1024};
         }
     }
-    pthread_mutex_unlock(&dev->lock);
+    pthread_mutex_unlock(&dev->gpu.lock);
     if (rc != CUDA_SUCCESS) {
         cuda_fail(dev, rc, "loading kernel %s", name);
         return NULL;
@@ -92,12 +92,12 @@ static enum ggml_status kernel_allow_shared(struct cuda_device *dev, struct cuda
     if (size <= k->shared_size) {
         return GGML_STATUS_SUCCESS;
     }
-    pthread_mutex_lock(&dev->lock);
+    pthread_mutex_lock(&dev->gpu.lock);
     const CUresult rc = dev->cu->FuncSetAttribute(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED, (int) size);
     if (rc == CUDA_SUCCESS) {
         k->shared_size = size;
     }
-    pthread_mutex_unlock(&dev->lock);
+    pthread_mutex_unlock(&dev->gpu.lock);
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS
                               : cuda_fail(dev, rc, "raising the shared memory limit to %zu bytes for kernel %s", size, k->name);
 }

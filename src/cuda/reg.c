@@ -82,13 +82,14 @@ static void devices_list(void) {
         dev->traits.index = n_devices;
         dev->gpu = (struct gpu_device){.i = &cuda_gpu_iface,
             .name = dev->name,
+            .description = dev->description,
             .n_units = dev->traits.n_sm,
             .has_superblocks = true,
             .rows = cuda_op_rows(),
             .fusions = cuda_fusions};
         snprintf(dev->name, sizeof dev->name, "CUDA%d", n_devices);
-        pthread_mutex_init(&dev->lock, NULL);
-        dev->ggml = (struct ggml_backend_device){.iface = cuda_device_iface, .reg = &cuda_reg, .context = dev};
+        pthread_mutex_init(&dev->gpu.lock, NULL);
+        dev->gpu.ggml = (struct ggml_backend_device){.iface = cuda_device_iface, .reg = &cuda_reg, .context = dev};
         cuda_buft_init(dev);
         n_devices++;
     }
@@ -111,7 +112,7 @@ void cuda_devices_reset(void) {
     pthread_mutex_lock(&devices_lock);
     for (int i = 0; i < n_devices; i++) {
         cuda_device_close(&devices[i]);
-        pthread_mutex_destroy(&devices[i].lock);
+        pthread_mutex_destroy(&devices[i].gpu.lock);
     }
     shim_free(devices);
     devices = NULL;
@@ -142,7 +143,7 @@ static struct cuda_device *device_at(int index) {
 static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
     (void) reg;
     struct cuda_device *dev = index < CUDA_MAX_DEVICES ? device_at((int) index) : NULL;
-    return dev != NULL ? &dev->ggml : NULL;
+    return dev != NULL ? &dev->gpu.ggml : NULL;
 }
 
 static struct ggml_backend_feature *reg_features(ggml_backend_reg_t reg) {
@@ -205,28 +206,17 @@ ggml_backend_t ggml_backend_cuda_init(int device) {
 
 ggml_backend_buffer_type_t ggml_backend_cuda_buffer_type(int device) {
     struct cuda_device *dev = device_at(device);
-    return dev != NULL ? &dev->buft : NULL;
+    return dev != NULL ? &dev->gpu.buft : NULL;
 }
 
 void ggml_backend_cuda_get_device_description(int device, char *description, size_t description_size) {
     const struct cuda_device *dev = device_at(device);
-    if (description != NULL && description_size > 0) {
-        snprintf(description, description_size, "%s", dev != NULL ? dev->description : "");
-    }
+    gpu_description_copy(dev != NULL ? &dev->gpu : NULL, description, description_size);
 }
 
 void ggml_backend_cuda_get_device_memory(int device, size_t *free, size_t *total) {
     struct cuda_device *dev = device_at(device);
-    size_t n_free = 0, n_total = 0;
-    if (dev != NULL) {
-        dev->ggml.iface.get_memory(&dev->ggml, &n_free, &n_total);
-    }
-    if (free != NULL) {
-        *free = n_free;
-    }
-    if (total != NULL) {
-        *total = n_total;
-    }
+    gpu_memory_query(dev != NULL ? &dev->gpu : NULL, free, total);
 }
 
 static struct cuda_device *list_and_enter_any(void) {

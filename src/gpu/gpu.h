@@ -21,6 +21,9 @@
 
 #include "ggml-backend-impl.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 struct gpu_device;
 struct gpu_run;
 struct gpu_op_row;
@@ -47,11 +50,42 @@ struct gpu_device_i {
 struct gpu_device {
     const struct gpu_device_i *i;
     const char *name;                        // "CUDA0"
+    const char *description;                 // product name
     int n_units;                             // multiprocessors
     bool has_superblocks;                    // has the kernels that quantise to blocks of more than 32 elements
     const struct gpu_op_row *const *rows;    // [GGML_OP_COUNT]; NULL: the op is not supported
     const struct gpu_fusion *const *fusions; // ended by NULL. Longer fusions come first.
+
+    struct ggml_backend_device ggml;      // its context is the device
+    struct ggml_backend_buffer_type buft; // of buffers in the memory of the device; its context is the device
+    atomic_bool has_failed;               // a call without a return value failed; the next compute must report it
+    pthread_mutex_t lock;                 // protects arena_text, and the fields that a backend lists
+    char arena_text[256];                 // why graph_optimize could not allocate an arena; "": no failure
 };
+
+// ---- device.c: the context of ggml's object is the device ----
+
+static inline struct gpu_device *gpu_device_of(ggml_backend_dev_t dev) {
+    return (struct gpu_device *) dev->context;
+}
+// Functions for the interfaces of devices and buffer types.
+const char *gpu_dev_name(ggml_backend_dev_t dev);
+const char *gpu_dev_description(ggml_backend_dev_t dev);
+ggml_backend_buffer_type_t gpu_dev_buft(ggml_backend_dev_t dev);
+bool gpu_dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op);
+bool gpu_dev_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op);
+const char *gpu_buft_name(ggml_backend_buffer_type_t buft);
+size_t gpu_buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor);
+// For ggml-cuda.h and ggml-vulkan.h. Without a device, the text is empty and the bytes are 0. Pointers may be NULL.
+void gpu_description_copy(const struct gpu_device *dev, char *description, size_t size);
+void gpu_memory_query(struct gpu_device *dev, size_t *n_free, size_t *n_total);
+
+// graph_optimize cannot return a status. If it cannot allocate the arena of `size` bytes, it calls gpu_arena_fail. The next buffer
+// allocation calls gpu_arena_check, which then returns false and sets the last error.
+void gpu_arena_fail(struct gpu_device *dev, size_t size, const struct ggml_cgraph *graph);
+bool gpu_arena_check(struct gpu_device *dev) BERTH_MUST_USE;
+// Returns whether an environment variable is neither empty nor 0.
+bool gpu_env_is_set(const char *name);
 
 // ---- a run: one compute, or one recording, of a graph ----
 
@@ -115,10 +149,6 @@ static inline const struct gpu_op_row *gpu_op_row(const struct gpu_device *dev, 
     return (unsigned) op < GGML_OP_COUNT ? dev->rows[op] : NULL;
 }
 bool gpu_supports_op(const struct gpu_device *dev, const struct ggml_tensor *op);
-// Returns the bytes that a buffer needs for a tensor: more than the tensor's size only if the op's row requests extra_size bytes.
-size_t gpu_alloc_size(const struct gpu_device *dev, const struct ggml_tensor *t);
-// Returns whether an op with host memory as weights is worth copying the weights to the device: an op of many columns.
-bool gpu_is_worth_offload(const struct ggml_tensor *op);
 
 // ---- fusions: consecutive nodes of a graph that one launch computes ----
 

@@ -47,29 +47,6 @@ bool gpu_supports_op(const struct gpu_device *dev, const struct ggml_tensor *op)
     return has_nonempty_sources(op, row) && (row->supports == NULL || row->supports(dev, op));
 }
 
-size_t gpu_alloc_size(const struct gpu_device *dev, const struct ggml_tensor *t) {
-    const size_t size = ggml_nbytes(t);
-    const struct gpu_op_row *row = gpu_op_row(dev, t->op);
-    if (row == NULL || row->extra_size == NULL || t->view_src != NULL || ggml_nelements(t) == 0 || !gpu_supports_op(dev, t)) {
-        return size;
-    }
-    const size_t extra = row->extra_size(dev, t);
-    return extra > 0 ? (size + 255) / 256 * 256 + 256 + extra : size;
-}
-
-// Minimum columns of a product for which weights in host memory are worth copying.
-#define OFFLOAD_COLUMNS 32
-
-bool gpu_is_worth_offload(const struct ggml_tensor *op) {
-    switch (op->op) {
-        case GGML_OP_GET_ROWS: return false;
-        case GGML_OP_MUL_MAT_ID:
-        case GGML_OP_ROPE:
-        case GGML_OP_ROPE_BACK: return op->ne[2] >= OFFLOAD_COLUMNS;
-        default: return op->ne[1] >= OFFLOAD_COLUMNS;
-    }
-}
-
 // ---- memory of a run ----
 
 void *gpu_work(struct gpu_run *r, size_t size) {

@@ -274,7 +274,8 @@ static struct gpu_plan *plan_evict(struct gpu_plans *b, const struct ggml_cgraph
     return plan_make_room(oldest, graph, n_snapshots) ? oldest : roomy;
 }
 
-struct gpu_plan *gpu_plan_get(struct gpu_plans *b, const struct ggml_cgraph *graph) {
+// Finds or makes the plan of a graph. Returns NULL and sets the last error if memory is exhausted or an op cannot run.
+static struct gpu_plan *plan_get(struct gpu_plans *b, const struct ggml_cgraph *graph) {
     for (int i = 0; i < GPU_MAX_PLANS; i++) {
         struct gpu_plan *plan = &b->plans[i];
         if (plan->n_snapshots > 0 && plan_matches(plan, graph)) {
@@ -299,6 +300,26 @@ struct gpu_plan *gpu_plan_get(struct gpu_plans *b, const struct ggml_cgraph *gra
     plan->n_snapshots = n_snapshots;
     plan->last_used = b->clock;
     return plan;
+}
+
+enum ggml_status gpu_compute_begin(struct gpu_plans *b, const struct ggml_cgraph *graph, struct gpu_plan **plan) {
+    if (atomic_exchange(&b->dev->has_failed, false)) {
+        return shim_error(GGML_STATUS_FAILED, "%s: an earlier copy to or from the device failed", b->dev->name);
+    }
+    b->clock++;
+    *plan = plan_get(b, graph);
+    return *plan != NULL ? GGML_STATUS_SUCCESS : GGML_STATUS_FAILED;
+}
+
+bool gpu_plans_keep(
+    const struct gpu_plans *b, const struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
+    if (b->no_fusion || params == NULL || params->add_alloc_dep == NULL) {
+        return false;
+    }
+    gpu_rope_keep(graph, params);
+    gpu_ssm_keep(graph, params);
+    gpu_moe_keep(graph, params);
+    return true;
 }
 
 // ---- running ----

@@ -49,9 +49,14 @@ struct gpu_plans {
     bool no_fusion;    // fusions are not used
 };
 
-// Finds or makes the plan of a graph. Returns NULL and sets the last error if memory is exhausted or an op cannot run.
-struct gpu_plan *gpu_plan_get(struct gpu_plans *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Allocates memory for a plan. gpu_plan_get() then allocates nothing for graphs of this size or smaller. Returns false if memory
+// Begins a compute: finds or makes the plan of the graph. Fails if an earlier call without a return value failed, memory is exhausted,
+// or an op cannot run.
+enum ggml_status gpu_compute_begin(struct gpu_plans *b, const struct ggml_cgraph *graph, struct gpu_plan **plan) BERTH_MUST_USE;
+// Requests that the sources of fusions keep their memory (gpu_rope_keep and others), for graph_optimize. Returns false if fusions are
+// not used.
+bool gpu_plans_keep(
+    const struct gpu_plans *b, const struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params);
+// Allocates memory for a plan. gpu_compute_begin() then allocates nothing for graphs of this size or smaller. Returns false if memory
 // is exhausted.
 bool gpu_plan_reserve(struct gpu_plans *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 void gpu_plans_fini(struct gpu_plans *b);

@@ -68,19 +68,11 @@ static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph
 // device fails and reports the reason.
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     struct vulkan_backend *b = backend->context;
-    if (!b->plans.no_fusion && params != NULL && params->add_alloc_dep != NULL) {
-        gpu_rope_keep(graph, params);
-        gpu_ssm_keep(graph, params);
-        gpu_moe_keep(graph, params);
-    }
+    gpu_plans_keep(&b->plans, graph, params);
     const size_t size = gpu_graph_work_size(&b->plans, graph);
-    if (size <= b->arena.size || vulkan_device_enter(b->dev) != GGML_STATUS_SUCCESS || vulkan_arena_grow(b, size)) {
-        return;
+    if (size > b->arena.size && vulkan_device_enter(b->dev) == GGML_STATUS_SUCCESS && !vulkan_arena_grow(b, size)) {
+        gpu_arena_fail(&b->dev->gpu, size, graph);
     }
-    pthread_mutex_lock(&b->dev->lock);
-    snprintf(b->dev->arena_text, sizeof b->dev->arena_text,
-        "%s: cannot allocate %zu bytes of work memory for a graph of %d nodes", b->dev->name, size, graph->n_nodes);
-    pthread_mutex_unlock(&b->dev->lock);
 }
 
 // ---- events: a timeline semaphore with the value that it reaches ----
@@ -141,10 +133,10 @@ static void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
     if (!vulkan_device_enter_or_defer(b->dev)) {
         return;
     }
-    pthread_mutex_lock(&b->dev->lock);
+    pthread_mutex_lock(&b->dev->gpu.lock);
     const VkResult rc = vulkan_submit_locked(b->dev, VK_NULL_HANDLE, own->semaphore, own->value + 1);
     own->value += rc == VK_SUCCESS;
-    pthread_mutex_unlock(&b->dev->lock);
+    pthread_mutex_unlock(&b->dev->gpu.lock);
     record_failure(backend, rc, "recording an event");
 }
 
@@ -152,7 +144,7 @@ static void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
 // for the event already. For an event of another device, the host waits.
 static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     const struct vulkan_backend *b = backend->context;
-    if (event->device != &b->dev->ggml) {
+    if (event->device != &b->dev->gpu.ggml) {
         event->device->iface.event_synchronize(event->device, event);
     }
 }
@@ -181,8 +173,8 @@ ggml_backend_t vulkan_backend_new(struct vulkan_device *dev) {
     }
     b->dev = dev;
     b->plans.dev = &dev->gpu;
-    b->plans.no_fusion = vulkan_env_is_set("BERTH_VULKAN_NO_FUSION");
-    *backend = (struct ggml_backend){.guid = &vulkan_guid, .iface = backend_iface, .device = &dev->ggml, .context = b};
+    b->plans.no_fusion = gpu_env_is_set("BERTH_VULKAN_NO_FUSION");
+    *backend = (struct ggml_backend){.guid = &vulkan_guid, .iface = backend_iface, .device = &dev->gpu.ggml, .context = b};
     const VkCommandPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
         .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
         .queueFamilyIndex = dev->family};
@@ -217,14 +209,6 @@ size_t vulkan_backend_explain(ggml_backend_t backend, char *buf, size_t size) {
 
 // ---- the device's interface ----
 
-static const char *dev_name(ggml_backend_dev_t dev) {
-    return vulkan_device_of(dev)->name;
-}
-
-static const char *dev_description(ggml_backend_dev_t dev) {
-    return vulkan_device_of(dev)->description;
-}
-
 static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
     *n_free = *n_total = 0;
     if (!atomic_load(&vulkan_device_of(dev)->is_lost)) {
@@ -253,34 +237,21 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
     return vulkan_backend_new(vulkan_device_of(dev));
 }
 
-static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
-    return &vulkan_device_of(dev)->buft;
-}
-
-static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
-    return op != NULL && gpu_supports_op(&vulkan_device_of(dev)->gpu, op);
-}
-
 static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
-    return buft == &vulkan_device_of(dev)->buft;
-}
-
-static bool dev_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
-    (void) dev;
-    return gpu_is_worth_offload(op);
+    return buft == &vulkan_device_of(dev)->gpu.buft;
 }
 
 const struct ggml_backend_device_i vulkan_device_iface = {
-    .get_name = dev_name,
-    .get_description = dev_description,
+    .get_name = gpu_dev_name,
+    .get_description = gpu_dev_description,
     .get_memory = dev_memory,
     .get_type = dev_type,
     .get_props = dev_props,
     .init_backend = dev_init,
-    .get_buffer_type = dev_buft,
-    .supports_op = dev_supports_op,
+    .get_buffer_type = gpu_dev_buft,
+    .supports_op = gpu_dev_supports_op,
     .supports_buft = dev_supports_buft,
-    .offload_op = dev_offload_op,
+    .offload_op = gpu_dev_offload_op,
     .event_new = event_new,
     .event_free = event_free,
     .event_synchronize = event_wait_host,

@@ -69,7 +69,7 @@ struct transfer {
 static VkResult transfer_staged(struct buffer *b, const struct transfer *t) {
     struct vulkan_device *dev = b->dev;
     VkResult rc = VK_SUCCESS;
-    pthread_mutex_lock(&dev->lock);
+    pthread_mutex_lock(&dev->gpu.lock);
     for (size_t done = 0, n = 0; done < t->size && rc == VK_SUCCESS; done += n) {
         n = min_size(t->size - done, dev->staging.size);
         const VkBufferCopy to_device = {.srcOffset = 0, .dstOffset = t->off + done, .size = n};
@@ -88,7 +88,7 @@ static VkResult transfer_staged(struct buffer *b, const struct transfer *t) {
         }
         rc = region_copy_locked(dev, dev->staging.buffer, b->memory.buffer, &to_device);
     }
-    pthread_mutex_unlock(&dev->lock);
+    pthread_mutex_unlock(&dev->gpu.lock);
     return rc;
 }
 
@@ -159,9 +159,9 @@ static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *
         return false;
     }
     const VkBufferCopy region = {.srcOffset = from_off, .dstOffset = to_off, .size = size};
-    pthread_mutex_lock(&to->dev->lock);
+    pthread_mutex_lock(&to->dev->gpu.lock);
     const VkResult rc = region_copy_locked(to->dev, from->memory.buffer, to->memory.buffer, &region);
-    pthread_mutex_unlock(&to->dev->lock);
+    pthread_mutex_unlock(&to->dev->gpu.lock);
     if (rc != VK_SUCCESS) {
         vulkan_fail(to->dev, rc, "copying %zu bytes", size);
         vulkan_device_defer_error(to->dev);
@@ -185,24 +185,9 @@ struct vulkan_device *vulkan_buffer_device(ggml_backend_buffer_t buffer) {
 
 // ---- the buffer type ----
 
-static const char *buft_name(ggml_backend_buffer_type_t buft) {
-    return ((struct vulkan_device *) buft->context)->name;
-}
-
 static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
     struct vulkan_device *dev = buft->context;
-    if (vulkan_device_enter(dev) != GGML_STATUS_SUCCESS) {
-        return NULL;
-    }
-    // graph_optimize cannot return a status. If it could not allocate the arena, it left the reason in arena_text. This
-    // allocation then fails with that reason.
-    char why[sizeof dev->arena_text];
-    pthread_mutex_lock(&dev->lock);
-    memcpy(why, dev->arena_text, sizeof why);
-    dev->arena_text[0] = '\0';
-    pthread_mutex_unlock(&dev->lock);
-    if (why[0] != '\0') {
-        shim_error(GGML_STATUS_ALLOC_FAILED, "%s", why);
+    if (vulkan_device_enter(dev) != GGML_STATUS_SUCCESS || !gpu_arena_check(&dev->gpu)) {
         return NULL;
     }
     struct buffer *b = shim_calloc(1, sizeof *b);
@@ -232,21 +217,17 @@ static size_t buft_max_size(ggml_backend_buffer_type_t buft) {
     return (size_t) ((struct vulkan_device *) buft->context)->traits.allocation_max / ALIGNMENT * ALIGNMENT;
 }
 
-static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
-    return gpu_alloc_size(&((const struct vulkan_device *) buft->context)->gpu, tensor);
-}
-
 void vulkan_buft_init(struct vulkan_device *dev) {
-    dev->buft = (struct ggml_backend_buffer_type){
+    dev->gpu.buft = (struct ggml_backend_buffer_type){
         .iface =
             {
-                .get_name = buft_name,
+                .get_name = gpu_buft_name,
                 .alloc_buffer = buft_alloc,
                 .get_alignment = buft_alignment,
                 .get_max_size = buft_max_size,
-                .get_alloc_size = buft_alloc_size,
+                .get_alloc_size = gpu_buft_alloc_size,
             },
-        .device = &dev->ggml,
+        .device = &dev->gpu.ggml,
         .context = dev,
     };
 }

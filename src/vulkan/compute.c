@@ -138,13 +138,10 @@ enum ggml_status vulkan_compute(struct vulkan_backend *b, const struct ggml_cgra
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (atomic_exchange(&b->dev->has_failed, false)) {
-        return shim_error(GGML_STATUS_FAILED, "%s: an earlier copy to or from the device failed", b->dev->name);
-    }
-    b->plans.clock++;
-    struct gpu_plan *plan = gpu_plan_get(&b->plans, graph);
-    if (plan == NULL) {
-        return GGML_STATUS_FAILED;
+    struct gpu_plan *plan;
+    status = gpu_compute_begin(&b->plans, graph, &plan);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
     if (!vulkan_arena_grow(b, plan->work_size)) {
         return GGML_STATUS_ALLOC_FAILED;
@@ -160,9 +157,9 @@ enum ggml_status vulkan_compute(struct vulkan_backend *b, const struct ggml_cgra
     }
     plan->n_runs++;
     struct vulkan_record *record = record_of(b, plan);
-    pthread_mutex_lock(&b->dev->lock);
+    pthread_mutex_lock(&b->dev->gpu.lock);
     const VkResult rc = vulkan_submit_locked(b->dev, record->commands, b->done, b->n_done + 1);
-    pthread_mutex_unlock(&b->dev->lock);
+    pthread_mutex_unlock(&b->dev->gpu.lock);
     if (rc != VK_SUCCESS) {
         return vulkan_fail(b->dev, rc, "submitting a graph of %d nodes", graph->n_nodes);
     }

@@ -60,15 +60,12 @@ struct vulkan_device {
     char description[300]; // product name
     char pci[24];          // "0000:01:00.0"; "": unknown
     uint8_t uuid[VK_UUID_SIZE];
-    struct ggml_backend_device ggml;
-    struct ggml_backend_buffer_type buft; // type of buffers in the memory of this device
 
     atomic_bool is_lost;    // never reset
-    atomic_bool has_failed; // a set or get failed; compute must report it
     atomic_size_t n_allocs; // allocations of device memory and creations of pipelines; tests count them
     atomic_size_t used;     // bytes of device memory that are allocated
 
-    pthread_mutex_t lock; // protects all fields below, and the queue
+    // gpu.lock protects all fields below, and the queue.
     struct vulkan_api vk;
     VkDevice device; // VK_NULL_HANDLE until first needed
     VkQueue queue;
@@ -79,7 +76,6 @@ struct vulkan_device {
     uint64_t n_copies;           // its last value
     struct vulkan_memory tables; // of block formats
     struct vulkan_memory staging;
-    char arena_text[256]; // why graph_optimize could not allocate an arena; "": no failure
     struct vulkan_pipeline pipelines[VULKAN_MAX_PIPELINES];
     size_t n_pipelines;
 };
@@ -87,8 +83,6 @@ struct vulkan_device {
 // Returns the devices and stores their number in *n. The first call creates them.
 struct vulkan_device *vulkan_devices(int *n);
 void vulkan_devices_reset(void); // frees all devices. For tests.
-// Returns whether an environment variable is neither empty nor 0.
-bool vulkan_env_is_set(const char *name);
 static inline struct vulkan_device *vulkan_device_of(ggml_backend_dev_t dev) {
     return dev->context;
 }
@@ -102,7 +96,7 @@ bool vulkan_device_describe(struct vulkan_device *dev);
 enum ggml_status vulkan_device_enter(struct vulkan_device *dev) BERTH_MUST_USE;
 // Makes the next compute report that a call without a return value has failed.
 static inline void vulkan_device_defer_error(struct vulkan_device *dev) {
-    atomic_store(&dev->has_failed, true);
+    atomic_store(&dev->gpu.has_failed, true);
 }
 // Enters the device. If this fails, returns false, and the next compute reports the failure.
 static inline bool vulkan_device_enter_or_defer(struct vulkan_device *dev) {

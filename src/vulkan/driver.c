@@ -17,23 +17,6 @@ static struct vulkan_driver table; // instance is VK_NULL_HANDLE: not loaded
 static bool was_tried;
 static char reason[256];
 
-const char *vulkan_error_text(VkResult error) {
-    switch (error) {
-        case VK_ERROR_OUT_OF_HOST_MEMORY: return "VK_ERROR_OUT_OF_HOST_MEMORY";
-        case VK_ERROR_OUT_OF_DEVICE_MEMORY: return "VK_ERROR_OUT_OF_DEVICE_MEMORY";
-        case VK_ERROR_INITIALIZATION_FAILED: return "VK_ERROR_INITIALIZATION_FAILED";
-        case VK_ERROR_DEVICE_LOST: return "VK_ERROR_DEVICE_LOST";
-        case VK_ERROR_MEMORY_MAP_FAILED: return "VK_ERROR_MEMORY_MAP_FAILED";
-        case VK_ERROR_LAYER_NOT_PRESENT: return "VK_ERROR_LAYER_NOT_PRESENT";
-        case VK_ERROR_EXTENSION_NOT_PRESENT: return "VK_ERROR_EXTENSION_NOT_PRESENT";
-        case VK_ERROR_FEATURE_NOT_PRESENT: return "VK_ERROR_FEATURE_NOT_PRESENT";
-        case VK_ERROR_INCOMPATIBLE_DRIVER: return "VK_ERROR_INCOMPATIBLE_DRIVER";
-        case VK_ERROR_TOO_MANY_OBJECTS: return "VK_ERROR_TOO_MANY_OBJECTS";
-        case VK_TIMEOUT: return "VK_TIMEOUT";
-        default: return "unexpected result";
-    }
-}
-
 // Returns vkGetInstanceProcAddr of the library. A driver without a loader exports vk_icdGetInstanceProcAddr, and requires that the
 // version of the interface between loader and driver is negotiated first.
 static PFN_vkGetInstanceProcAddr entry_of(void *lib) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpu.c: the VkDevice of a device: properties, creation, errors, submission.
+// gpu.c: the VkDevice of a device: properties, creation, submission.
 //
 // Invariant: device, queue, layout, pool, copy_commands, copy_done and staging are either all valid or all absent.
 
@@ -7,28 +7,10 @@
 
 #include "quant/grids.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define STAGING_SIZE ((size_t) 4 << 20)
-
-enum ggml_status vulkan_fail(struct vulkan_device *dev, VkResult error, const char *fmt, ...) {
-    char what[256];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(what, sizeof what, fmt, args);
-    va_end(args);
-    if (error == VK_ERROR_DEVICE_LOST) {
-        atomic_store(&dev->is_lost, true);
-        return shim_error(
-            GGML_STATUS_FAILED, "%s: %s: VK_ERROR_DEVICE_LOST; the device is lost until the program restarts", dev->name, what);
-    }
-    const bool is_memory = error == VK_ERROR_OUT_OF_DEVICE_MEMORY || error == VK_ERROR_OUT_OF_HOST_MEMORY;
-    return shim_error(is_memory ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED, "%s: %s: %s (%d)", dev->name, what,
-        vulkan_error_text(error), error);
-}
 
 // ---- properties ----
 
@@ -109,11 +91,6 @@ static void pci_read(struct vulkan_device *dev) {
     }
 }
 
-bool vulkan_env_is_set(const char *name) {
-    const char *value = getenv(name);
-    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
-}
-
 static void traits_read(struct vulkan_device *dev, const VkPhysicalDeviceProperties *p, uint32_t subgroup, uint64_t max_size) {
     const VkPhysicalDeviceLimits *l = &p->limits;
     const bool shares = p->deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU || p->deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
@@ -124,7 +101,7 @@ static void traits_read(struct vulkan_device *dev, const VkPhysicalDevicePropert
         .grid_max = {l->maxComputeWorkGroupCount[0], l->maxComputeWorkGroupCount[1], l->maxComputeWorkGroupCount[2]},
         .allocation_max = max_size,
         .is_integrated = shares,
-        .has_mapped = shares && !vulkan_env_is_set("BERTH_VULKAN_STAGING"),
+        .has_mapped = shares && !gpu_env_is_set("BERTH_VULKAN_STAGING"),
     };
 }
 
@@ -136,7 +113,7 @@ bool vulkan_device_describe(struct vulkan_device *dev) {
     dev->driver->GetPhysicalDeviceProperties2(dev->physical, &p);
     snprintf(dev->description, sizeof dev->description, "%s", p.properties.deviceName);
     memcpy(dev->uuid, v11.deviceUUID, sizeof dev->uuid);
-    if (p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU && !vulkan_env_is_set("BERTH_VULKAN_CPU")) {
+    if (p.properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU && !gpu_env_is_set("BERTH_VULKAN_CPU")) {
         shim_log(GGML_LOG_LEVEL_DEBUG, "Vulkan: %s is not used: it computes on the CPU. BERTH_VULKAN_CPU=1 lists it",
             dev->description);
         return false;
@@ -324,18 +301,18 @@ enum ggml_status vulkan_device_enter(struct vulkan_device *dev) {
     }
     const char *what = "";
     VkResult rc = VK_SUCCESS;
-    pthread_mutex_lock(&dev->lock);
+    pthread_mutex_lock(&dev->gpu.lock);
     if (dev->device == VK_NULL_HANDLE) {
         rc = device_open_locked(dev, &what);
     }
-    pthread_mutex_unlock(&dev->lock);
+    pthread_mutex_unlock(&dev->gpu.lock);
     return rc == VK_SUCCESS ? GGML_STATUS_SUCCESS : vulkan_fail(dev, rc, "%s", what);
 }
 
 void vulkan_device_close(struct vulkan_device *dev) {
-    pthread_mutex_lock(&dev->lock);
+    pthread_mutex_lock(&dev->gpu.lock);
     device_close_locked(dev);
-    pthread_mutex_unlock(&dev->lock);
+    pthread_mutex_unlock(&dev->gpu.lock);
 }
 
 // ---- submission ----

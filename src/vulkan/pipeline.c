@@ -73,7 +73,7 @@ VkPipeline vulkan_pipeline_get(struct vulkan_device *dev, const char *kernel, co
     }
     VkResult rc = VK_SUCCESS;
     VkPipeline found = VK_NULL_HANDLE;
-    pthread_mutex_lock(&dev->lock);
+    pthread_mutex_lock(&dev->gpu.lock);
     size_t at = key_hash(kernel, block, dims->shared_size) & (VULKAN_MAX_PIPELINES - 1);
     while (dev->pipelines[at].pipeline != VK_NULL_HANDLE && !is_same(&dev->pipelines[at], kernel, block, dims->shared_size)) {
         at = (at + 1) & (VULKAN_MAX_PIPELINES - 1);
@@ -90,7 +90,7 @@ VkPipeline vulkan_pipeline_get(struct vulkan_device *dev, const char *kernel, co
         }
     }
     found = p->pipeline;
-    pthread_mutex_unlock(&dev->lock);
+    pthread_mutex_unlock(&dev->gpu.lock);
     if (shader == NULL) {
         shim_error(GGML_STATUS_FAILED, "%s: kernel %s does not exist", dev->name, kernel);
     } else if (rc != VK_SUCCESS) {

@@ -37,11 +37,12 @@ static void device_add(const struct vulkan_driver *driver, VkPhysicalDevice phys
     snprintf(dev->name, sizeof dev->name, "%s%d", GGML_VK_NAME, n_devices);
     dev->gpu = (struct gpu_device){.i = &vulkan_gpu_iface,
         .name = dev->name,
+        .description = dev->description,
         .n_units = 16, // Vulkan does not tell it; only the number of workgroups of looping kernels depends on it
         .rows = vulkan_op_rows(),
         .fusions = vulkan_fusions};
-    pthread_mutex_init(&dev->lock, NULL);
-    dev->ggml = (struct ggml_backend_device){.iface = vulkan_device_iface, .reg = &vulkan_reg, .context = dev};
+    pthread_mutex_init(&dev->gpu.lock, NULL);
+    dev->gpu.ggml = (struct ggml_backend_device){.iface = vulkan_device_iface, .reg = &vulkan_reg, .context = dev};
     vulkan_buft_init(dev);
     n_devices++;
 }
@@ -87,7 +88,7 @@ void vulkan_devices_reset(void) {
     pthread_mutex_lock(&devices_lock);
     for (int i = 0; i < n_devices; i++) {
         vulkan_device_close(&devices[i]);
-        pthread_mutex_destroy(&devices[i].lock);
+        pthread_mutex_destroy(&devices[i].gpu.lock);
     }
     shim_free(devices);
     devices = NULL;
@@ -118,7 +119,7 @@ static struct vulkan_device *device_at(size_t index) {
 static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
     (void) reg;
     struct vulkan_device *dev = device_at(index);
-    return dev != NULL ? &dev->ggml : NULL;
+    return dev != NULL ? &dev->gpu.ggml : NULL;
 }
 
 static struct ggml_backend_feature *reg_features(ggml_backend_reg_t reg) {
@@ -175,7 +176,7 @@ ggml_backend_t ggml_backend_vk_init(size_t dev_num) {
 
 ggml_backend_buffer_type_t ggml_backend_vk_buffer_type(size_t dev_num) {
     struct vulkan_device *dev = device_at(dev_num);
-    return dev != NULL ? &dev->buft : NULL;
+    return dev != NULL ? &dev->gpu.buft : NULL;
 }
 
 ggml_backend_buffer_type_t ggml_backend_vk_host_buffer_type(void) {
@@ -184,21 +185,10 @@ ggml_backend_buffer_type_t ggml_backend_vk_host_buffer_type(void) {
 
 void ggml_backend_vk_get_device_description(int device, char *description, size_t description_size) {
     const struct vulkan_device *dev = device >= 0 ? device_at((size_t) device) : NULL;
-    if (description != NULL && description_size > 0) {
-        snprintf(description, description_size, "%s", dev != NULL ? dev->description : "");
-    }
+    gpu_description_copy(dev != NULL ? &dev->gpu : NULL, description, description_size);
 }
 
 void ggml_backend_vk_get_device_memory(int device, size_t *free, size_t *total) {
     struct vulkan_device *dev = device >= 0 ? device_at((size_t) device) : NULL;
-    size_t n_free = 0, n_total = 0;
-    if (dev != NULL) {
-        vulkan_memory_query(dev, &n_free, &n_total);
-    }
-    if (free != NULL) {
-        *free = n_free;
-    }
-    if (total != NULL) {
-        *total = n_total;
-    }
+    gpu_memory_query(dev != NULL ? &dev->gpu : NULL, free, total);
 }
