@@ -10,7 +10,7 @@ levels="base=0 quant=0.5 core=1 plan=2 gguf=2 backend=3 record=3 capture=3 alloc
 # ggml.h has level 0 because all folders use its statuses and log levels. ggml-backend-impl.h has level 1 because any folder may
 # call functions through its tables.
 headers="ggml.h=0 gguf.h=2 ggml-backend.h=3 ggml-backend-impl.h=1 ggml-alloc.h=4 ggml-cpu.h=4 ggml-opt.h=5.5
-    berth-plan.h=2 berth-plan-io.h=2 berth-budget.h=2 berth-budget-graph.h=4 berth-gguf.h=2 berth-backend.h=3 berth-alloc.h=4 berth-meta.h=4.5 berth-cpu.h=4 berth-sched.h=5 berth-opt.h=5.5 berth-mpi.h=4 berth-model.h=8"
+    berth-plan.h=2 berth-plan-io.h=2 berth-budget.h=2 berth-budget-graph.h=4 berth-gguf.h=2 berth-backend.h=3 berth-alloc.h=4 berth-meta.h=4.5 berth-cpu.h=4 berth-sched.h=5 berth-opt.h=5.5 berth-mpi.h=4 ggml-cuda.h=4 ggml-vulkan.h=4 berth-model.h=8"
 
 # Folders of the same level must not use each other, so there are no cycles between folders.
 rules='
