@@ -214,6 +214,23 @@ static void copies_are_renewed_after_writes(void **state) {
     assert_true(first_of(after) == 20.0f);
 }
 
+static void readers_share_a_copy(void **state) {
+    struct net *n = *state;
+    struct ggml_tensor *x = input(n, 1), *a = ggml_scale(n->ctx, x, 2.0f), *b = ggml_scale(n->ctx, x, 3.0f);
+    struct ggml_tensor *c = ggml_add(n->ctx, a, b);
+    ggml_set_output(c);
+    ggml_build_forward_expand(n->graph, c);
+    for (int i = 0; i < 3; i++) {
+        ggml_backend_sched_set_tensor_backend(n->sched, ggml_graph_node(n->graph, i), n->backends[0]);
+    }
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    fill(x, 1.0f);
+    const int n_sets = n->dev[0].n_sets;
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_int_equal(n->dev[0].n_sets, n_sets + 1);
+    assert_true(first_of(c) == 5.0f);
+}
+
 // Two graphs have equal counts and sizes but differ in one edge.
 static void a_moved_edge_is_another_graph(void **state) {
     struct net *n = *state;
@@ -474,6 +491,7 @@ int main(void) {
         NET_TEST(an_op_without_a_backend_is_rejected),
         NET_TEST(the_graph_stays_the_callers),
         NET_TEST(copies_are_renewed_after_writes),
+        NET_TEST(readers_share_a_copy),
         NET_TEST(a_moved_edge_is_another_graph),
         NET_TEST(nodes_can_be_watched),
         NET_TEST(larger_graphs_are_planned_anew),
