@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // eject.c: ejection chains (eject.h). A step of a chain places one block i. It lists the blocks that are alive together with i,
-// sorts them by their starts and by their ends, and visits the offsets at which i is directly above or below one of them. The
-// cost of an offset is the sum of the weights of the blocks that i would overlap. The step takes the offset of least cost, which
-// is 0 in a gap. Of several gaps, it takes the smallest one. It ejects the blocks that i overlaps.
+// sorts them by their starts, and looks for a gap. Of several gaps, it prefers a small one in which i touches its neighbours for
+// much of its lifetime: such gaps waste little. If there is no gap, the step also sorts the blocks by their ends, and visits the
+// offsets at which i is directly above or below one of them. The cost of an offset is the sum of the weights of the blocks that i
+// would overlap. The step takes the offset of least cost and ejects the blocks that i overlaps.
 //
 // The weight of a block is its difficulty times its blame. The difficulty grows with size and lifetime. The blame counts the steps
-// in which the block fitted into no gap. The blocks of the last TABU steps and fixed blocks are not ejected. A step takes
-// O(m log m) for m blocks alive together with i, and mostly O(m).
+// in which the block fitted into no gap. If the blame of a block reaches its limit, all blame is halved. The blocks of the last
+// TABU steps and fixed blocks are not ejected. A step takes O(m log m) for m blocks alive together with i, and mostly O(m).
 
 #include "plan/solve/eject.h"
 #include "base/min.h"
@@ -19,6 +20,9 @@
 #define DIFFICULTY_MAX ((double) (1 << 26)) // difficulty of the most difficult block
 #define WIDTH_POWER 0.75                    // exponent of the lifetime in the difficulty
 #define BLAME_MAX 250
+#define TOUCH_MOST 1.3   // a gap counts (size + typical size) * (TOUCH_MOST - touched part of the lifetime); less is better
+#define TOUCH_WALL 0.5   // touched part at address 0 and at the cap
+#define SWAP_STEPS 10    // after so many steps, a chain ends early if half of its limit on swaps is enough
 #define CLOCK_STEPS 32   // steps between two readings of the clock
 #define STEP_NS 500      // counted work of a step
 #define STEP_BLOCK_NS 25 // counted work of a step per block alive together with the placed one
@@ -51,6 +55,7 @@ struct eject {
     uint64_t *start, *end, *tmp_key;      // [n] offsets of the listed blocks: starts and ends, sorted
     int32_t *by_start, *by_end, *tmp_idx; // [n] blocks by start and by end
     uint64_t *sum_start, *sum_end;        // [n + 1] prefix sums of weights by start and by end
+    double typical_size;                  // half the mean size
     uint64_t random;
     bool is_random; // chance selects the spot of this step
 };
@@ -66,7 +71,11 @@ static uint64_t random_next(struct eject *e) {
 
 static void set_difficulties(struct eject *e) {
     const struct plan_prob *p = e->p;
-    double most = 1;
+    double most = 1, sum = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        sum += (double) p->size[i];
+    }
+    e->typical_size = sum / p->n / 2;
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t i = 0; i < p->n; i++) {
             const double d = (double) p->size[i] * pow(p->end[i] - p->begin[i], WIDTH_POWER);
@@ -247,12 +256,18 @@ static int32_t list_neighbours(struct eject *e, int32_t i) {
     return m;
 }
 
-// Sorts the m listed blocks by start and by end, and fills the prefix sums. No block ends above top.
-static void sort_neighbours(struct eject *e, int32_t m, int64_t top) {
+// Sorts the m listed blocks by start. end[k] is then the end of block by_start[k]. No block ends above top.
+static void sort_starts(struct eject *e, int32_t m, int64_t top) {
     sort_by_offset(e, e->start, e->by_start, m, (uint64_t) top);
     for (int32_t k = 0; k < m; k++) {
+        e->end[k] = e->start[k] + (uint64_t) e->cells[e->by_start[k]].size;
+    }
+}
+
+// Sorts the ends of the m listed blocks, and fills the prefix sums. The blocks are sorted by start.
+static void sort_ends(struct eject *e, int32_t m, int64_t top) {
+    for (int32_t k = 0; k < m; k++) {
         const int32_t j = e->by_start[k];
-        e->end[k] = e->start[k] + (uint64_t) e->cells[j].size;
         e->by_end[k] = j;
         e->sum_start[k + 1] = e->sum_start[k] + (uint64_t) e->cells[j].weight;
     }
@@ -267,37 +282,9 @@ static void sort_neighbours(struct eject *e, int32_t m, int64_t top) {
 struct spot {
     int64_t off;       // -1: none
     int64_t cost;      // sum of the weights of the overlapped blocks
-    int64_t left;      // in a gap: its size minus the size of the block; otherwise INT64_MAX
     int32_t n_starts;  // number of listed blocks that start below the end of the block
     int32_t n_offered; // number of spots compared, if chance selects one
 };
-
-// Compares the spot `off` of a block of the given size with the best one. *n_starts and *n_ends are cursors of a sweep with rising
-// offsets. The sums wrap, but their difference is exact.
-static void spot_offer(
-    struct eject *e, struct spot *best, int64_t off, int64_t size, int64_t cap, int32_t m, int32_t *n_starts, int32_t *n_ends) {
-    while (*n_starts < m && e->start[*n_starts] < (uint64_t) (off + size)) {
-        ++*n_starts;
-    }
-    while (*n_ends < m && e->end[*n_ends] <= (uint64_t) off) {
-        ++*n_ends;
-    }
-    const int64_t cost = (int64_t) (e->sum_start[*n_starts] - e->sum_end[*n_ends]);
-    int64_t left = INT64_MAX;
-    if (*n_starts == *n_ends) {
-        const int64_t below = *n_ends > 0 ? (int64_t) e->end[*n_ends - 1] : 0;
-        const int64_t above = *n_starts < m ? min_i64((int64_t) e->start[*n_starts], cap) : cap;
-        left = above - below - size;
-    }
-    if (e->is_random) {
-        best->n_offered++;
-        if (random_next(e) % (uint64_t) best->n_offered == 0) {
-            *best = (struct spot){off, cost, left, *n_starts, best->n_offered};
-        }
-    } else if (cost < best->cost || (cost == best->cost && left < best->left)) {
-        *best = (struct spot){off, cost, left, *n_starts, 0};
-    }
-}
 
 static int64_t align_up(const struct eject *e, int32_t i, int64_t off) {
     if (e->p->align == NULL) {
@@ -307,13 +294,67 @@ static int64_t align_up(const struct eject *e, int32_t i, int64_t off) {
     return over == 0 ? off : off + e->p->align[i] - over;
 }
 
-// Returns the cheapest spot of block i whose end is at most cap.
-static struct spot find_spot(struct eject *e, int32_t i, int64_t cap, int64_t top, int32_t *n_listed) {
-    struct spot best = {.off = -1, .cost = INT64_MAX, .left = INT64_MAX};
+// Returns for how many sections block i is alive together with block j.
+static int32_t common_width(const struct eject *e, int32_t i, int32_t j) {
+    return min_i32(e->cells[i].end, e->cells[j].end) - max_i32(e->cells[i].begin, e->cells[j].begin);
+}
+
+// Returns the best offset of block i in a gap below cap, -1: no gap. The m listed blocks are sorted by start.
+static int64_t find_gap(struct eject *e, int32_t i, int64_t cap, int32_t m) {
     const int64_t size = e->cells[i].size;
-    const int32_t m = list_neighbours(e, i);
-    *n_listed = m;
-    sort_neighbours(e, m, top);
+    const double width = e->cells[i].end - e->cells[i].begin;
+    double least = INFINITY, below = TOUCH_WALL * width; // below: sections in which a block ends at top
+    int64_t best = -1, top = 0;
+    for (int32_t k = 0; k <= m && top <= cap - size; k++) {
+        const int64_t start = k < m ? min_i64((int64_t) e->start[k], cap) : cap, low = align_up(e, i, top);
+        if (start - size >= low) {
+            const int64_t high = start - size - (e->p->align != NULL ? (start - size) % e->p->align[i] : 0);
+            double above = start == cap ? TOUCH_WALL * width : 0;
+            for (int32_t j = k; j < m && start < cap && (int64_t) e->start[j] == start; j++) {
+                above += common_width(e, i, e->by_start[j]);
+            }
+            above = high + size == start ? above : 0;
+            const double touch = (low == top ? max_f64(below, above) : above) / width;
+            const double value = ((double) (start - top - size) + e->typical_size) * (TOUCH_MOST - touch);
+            if (value < least) {
+                least = value;
+                best = low == top && below >= above ? low : high;
+            }
+        }
+        if (k < m && (int64_t) e->end[k] >= top) {
+            below = (int64_t) e->end[k] > top ? 0 : below;
+            below += common_width(e, i, e->by_start[k]);
+            top = (int64_t) e->end[k];
+        }
+    }
+    return best;
+}
+
+// Compares the spot `off` of a block of the given size with the best one. *n_starts and *n_ends are cursors of a sweep with rising
+// offsets. The sums wrap, but their difference is exact.
+static void spot_offer(
+    struct eject *e, struct spot *best, int64_t off, int64_t size, int32_t m, int32_t *n_starts, int32_t *n_ends) {
+    while (*n_starts < m && e->start[*n_starts] < (uint64_t) (off + size)) {
+        ++*n_starts;
+    }
+    while (*n_ends < m && e->end[*n_ends] <= (uint64_t) off) {
+        ++*n_ends;
+    }
+    const int64_t cost = (int64_t) (e->sum_start[*n_starts] - e->sum_end[*n_ends]);
+    if (e->is_random) {
+        best->n_offered++;
+        if (random_next(e) % (uint64_t) best->n_offered == 0) {
+            *best = (struct spot){off, cost, *n_starts, best->n_offered};
+        }
+    } else if (cost < best->cost) {
+        *best = (struct spot){off, cost, *n_starts, 0};
+    }
+}
+
+// Returns the cheapest spot of block i whose end is at most cap. The m listed blocks are sorted by start and by end.
+static struct spot find_spot(struct eject *e, int32_t i, int64_t cap, int32_t m) {
+    struct spot best = {.off = -1, .cost = INT64_MAX};
+    const int64_t size = e->cells[i].size;
     int32_t n_starts = 0, n_ends = 0;
     for (int32_t k = -1; k < m; k++) { // directly above block k
         if (k >= 0 && k + 1 < m && e->end[k + 1] == e->end[k]) {
@@ -326,7 +367,7 @@ static struct spot find_spot(struct eject *e, int32_t i, int64_t cap, int64_t to
         if (off > cap - size) {
             break;
         }
-        spot_offer(e, &best, off, size, cap, m, &n_starts, &n_ends);
+        spot_offer(e, &best, off, size, m, &n_starts, &n_ends);
     }
     n_starts = 0;
     n_ends = 0;
@@ -335,7 +376,7 @@ static struct spot find_spot(struct eject *e, int32_t i, int64_t cap, int64_t to
         int64_t off = (is_last ? cap : (int64_t) e->start[k]) - size;
         if (off >= 0) {
             off -= e->p->align != NULL ? off % e->p->align[i] : 0;
-            spot_offer(e, &best, off, size, cap, m, &n_starts, &n_ends);
+            spot_offer(e, &best, off, size, m, &n_starts, &n_ends);
         }
         if (is_last) {
             break;
@@ -395,23 +436,58 @@ static int32_t open_pop(struct eject *e) {
     return i;
 }
 
+static void blame_add(struct eject *e, int32_t i) {
+    if (++e->blame[i] < BLAME_MAX) {
+        return;
+    }
+    for (int32_t k = 0; k < e->p->n; k++) {
+        e->blame[k] = (uint8_t) ((e->blame[k] + 1) / 2);
+        if (e->cells[k].weight < WEIGHT_FIXED) {
+            e->cells[k].weight = weight_of(e, k);
+        }
+    }
+}
+
 static bool step_run(struct eject *e, struct eject_limits *limits, int32_t step, int64_t top) {
-    const int32_t i = open_pop(e);
-    int32_t m;
-    const struct spot spot = find_spot(e, i, limits->cap, top, &m);
+    const int32_t i = open_pop(e), m = list_neighbours(e, i);
+    sort_starts(e, m, top);
     limits->n_steps++;
     plan_work_add(limits->goal->work, STEP_NS + (int64_t) m * STEP_BLOCK_NS);
-    if (!e->is_random && (spot.off < 0 || spot.left == INT64_MAX)) {
-        e->blame[i] += e->blame[i] < BLAME_MAX;
+    int64_t off = e->is_random ? -1 : find_gap(e, i, limits->cap, m);
+    if (off < 0) {
+        if (!e->is_random) {
+            blame_add(e, i);
+        }
+        sort_ends(e, m, top);
+        const struct spot spot = find_spot(e, i, limits->cap, m);
+        off = spot.off;
+        if (off < 0 || !eject_overlapped(e, &spot)) {
+            e->open[e->n_open++] = i;
+            return false;
+        }
     }
-    if (spot.off < 0 || !eject_overlapped(e, &spot)) {
-        e->open[e->n_open++] = i;
-        return false;
-    }
-    e->cells[i].off = spot.off;
+    e->cells[i].off = off;
     tabu_push(e, i, step);
     e->is_random = false;
     return true;
+}
+
+bool berth_eject_fit(struct eject *e, int32_t i, struct eject_limits *limits) {
+    const int32_t m = list_neighbours(e, i);
+    sort_starts(e, m, max_i64(berth_eject_peak(e), limits->cap));
+    plan_work_add(limits->goal->work, STEP_NS + (int64_t) m * STEP_BLOCK_NS);
+    e->cells[i].off = find_gap(e, i, limits->cap, m);
+    update_end(e, i);
+    return e->cells[i].off != UNPLACED;
+}
+
+// Returns whether the open blocks together have less than `swap` times the difficulty of block i.
+static bool is_swap(const struct eject *e, int32_t i, double swap) {
+    double sum = 0;
+    for (int32_t k = 0; k < e->n_open; k++) {
+        sum += e->difficulty[e->open[k]];
+    }
+    return sum < swap * e->difficulty[i];
 }
 
 bool berth_eject_place(struct eject *e, int32_t i, struct eject_limits *limits) {
@@ -428,21 +504,27 @@ bool berth_eject_place(struct eject *e, int32_t i, struct eject_limits *limits) 
             plan_is_over(limits->goal->deadline_us, limits->goal->work, limits->goal->watch)) {
             break;
         }
-        if (!step_run(e, limits, step, top)) {
+        if (!step_run(e, limits, step, top) || (step >= SWAP_STEPS && is_swap(e, i, limits->swap / 2))) {
             break;
         }
     }
     for (int k = 0; k < TABU; k++) {
         tabu_push(e, -1, k);
     }
-    if (e->n_open > 0) {
+    const bool is_placed = e->n_open == 0;
+    if (!is_placed && !is_swap(e, i, limits->swap)) {
         berth_eject_undo(e);
         return false;
     }
     for (int32_t k = 0; k < e->n_undo; k++) {
         update_end(e, e->undo[k].i);
     }
-    return true;
+    return is_placed;
+}
+
+int32_t berth_eject_open(const struct eject *e, const int32_t **ids) {
+    *ids = e->open;
+    return e->n_open;
 }
 
 bool berth_eject_shake(struct eject *e, int32_t i, struct eject_limits *limits) {
@@ -466,6 +548,7 @@ void berth_eject_undo(struct eject *e) {
         update_end(e, e->undo[k].i);
     }
     e->n_undo = 0;
+    e->n_open = 0;
 }
 
 // ---- moves between workers ----

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
-// improve.c: lowers the peak of a plan by local search. There are two methods:
-// 1. Chains: an ejection chain (eject.h) moves each block that ends above a cap below it. The cap is below the peak by a fraction
+// improve.c: lowers the peak of a plan by local search. There are three methods:
+// 1. Fills: a fill (fill.h) builds a plan below a cap. After a success, the cap falls, and the next fill begins with the new plan.
+//    After a failure, the cap rises. After several failures, a fill begins anew, so it can leave a local optimum.
+// 2. Chains: an ejection chain (eject.h) moves each block that ends above a cap below it. The cap is below the peak by a fraction
 //    of the gap. After a success the fraction grows; after failures it shrinks, and chains get more steps.
-// 2. Walks: a walk outward from a full section (from_peak.c) plans all blocks below a cap, except some that find no gap. Chains
-//    place these blocks. A walk begins anew, so it can leave a local optimum of method 1.
+// 3. Walks: a walk outward from a full section (from_peak.c) plans all blocks below a cap, except some that find no gap. Chains
+//    place these blocks. A walk begins anew, so it can leave a local optimum of method 2.
 // The methods take turns. A method that lowered the peak in its last turns gets more time.
 //
-// Several workers may search. Each has a copy of the plan. With method 1, a worker appends the moves of a successful chain to a
+// Several workers may search. Each has a copy of the plan. With method 2, a worker appends the moves of a successful chain to a
 // common log, unless they collide with moves that other workers have appended since its last look at the log. So the copies are
-// equal at the end of a turn. With method 2, each worker walks on its own, and the lowest plan counts.
+// equal at the end of a turn. With the other methods, each worker searches on its own, and the lowest plan counts.
 
 #include "base/min.h"
-#include "plan/solve/eject.h"
+#include "plan/solve/fill.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -28,30 +31,40 @@
 #define SKIPPED_PART 20 // a walk that skips more than one in so many blocks is dropped
 #define WALK_FIRST 0.5  // the first cap of walks, as a fraction of the gap
 #define WALK_LAST 0.97
+#define FILL_FIRST 0.6         // the first cap of fills, as a fraction of the gap, and the lowest one
+#define FILL_NEXT 0.8          // the same after the first success
+#define FILL_LAST 0.97         // if no lower cap than this succeeds, a fill begins anew
+#define FILL_BLOCK_US 20       // time of a turn of fills per block
+#define FILL_DEADLINE_US 60    // if less time per block is left at first, there are no fills
 #define WALK_BLOCK_NS 500      // counted work of a walk per block
 #define LOAD_BLOCK_NS 10       // counted work per block of copying a plan
 #define TURN_US 10000          // least time of a turn
 #define TURN_BLOCK_US 2        // time of a turn per block, if there are many
 #define RATE_WEIGHT 0.5        // weight of the last turn in the rate of success
 #define OTHERS_FIRST_US 100000 // with a capacity, other searches run alone for so long; they mostly answer sooner
-#define FIRST_BLOCK_US 20      // time of the first turn per block, if the gap is large
+#define FIRST_BLOCK_US 100     // time of the first turn per block, if the gap is large
 #define SMALL_BLOCKS 1000      // with fewer blocks, the exact search mostly ends within a few milliseconds
 #define SMALL_BLOCK_US 5       // then this is the time of the first turn per block
 #define GAP_PART 100           // a gap of more than one in so many bytes of the bound is large
 #define OTHERS_MAX 4           // after turns without success, the time of other searches per time of local search
-#define MANY_BLOCKS 4000       // with more blocks, the share of local search does not shrink
+#define MANY_BLOCKS 4000       // with more blocks, local search gets more time than other searches
+#define MANY_SHARE 3           // its time per time of other searches
 #define SHARE_SUCCESS 8        // share of time of a method that closes the gap in each turn, relative to one without success
 
-enum method { CHAINS, WALKS, N_METHODS };
+enum method { FILLS, CHAINS, WALKS, N_METHODS };
 
 struct improve_worker {
     struct plan_improve *improve;
     struct eject *eject;
-    int64_t *off;    // [n] a plan of method 2
-    int64_t found;   // its peak, PLAN_NO_CAP: none
-    int32_t n_read;  // number of moves of the log that are in the copy of the plan
-    int64_t cap;     // of the current level of method 1; 0: none yet
-    double fraction; // cap = peak - fraction * (peak - floor)
+    struct fill *fill;    // NULL: no fills
+    int64_t fill_cap;     // of the fill that has begun; 0: none
+    double fill_fraction; // the next cap is floor + fill_fraction * (peak - floor)
+    bool is_fill_new;     // the next fill begins without any block
+    int64_t *off;         // [n] a plan of method 3
+    int64_t found;        // peak of a plan of methods 1 and 3 in eject, PLAN_NO_CAP: none
+    int32_t n_read;       // number of moves of the log that are in the copy of the plan
+    int64_t cap;          // of the current level of method 2; 0: none yet
+    double fraction;      // cap = peak - fraction * (peak - floor)
     int32_t max_steps;
     int n_fails; // failed chains at this level
     uint64_t random;
@@ -85,6 +98,7 @@ struct plan_improve {
 // ---- memory ----
 
 static void worker_fini(struct improve_worker *w) {
+    berth_fill_free(w->fill);
     berth_eject_free(w->eject);
     berth_free(w->off);
 }
@@ -103,6 +117,11 @@ void berth_plan_improve_free(struct plan_improve *m) {
     berth_free(m);
 }
 
+// Fills and walks require a plain problem.
+static bool is_plain(const struct plan_prob *p) {
+    return !plan_prob_is_constrained(p) && !p->bound_is_inexact;
+}
+
 struct plan_improve *berth_plan_improve_new(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
     struct plan_improve *m = berth_calloc(1, sizeof *m);
     if (m == NULL || pthread_mutex_init(&m->lock, NULL) != 0) {
@@ -116,6 +135,7 @@ struct plan_improve *berth_plan_improve_new(const struct plan_prob *p, const str
     m->start_us = plan_now_us(g->work);
     m->others = 1;
     m->workers = berth_calloc((size_t) max_int(g->n_threads, 1), sizeof *m->workers);
+    const bool has_fills = is_plain(p) && p->n >= SMALL_BLOCKS && (g->deadline_us - m->start_us) / p->n >= FILL_DEADLINE_US;
     const bool has_overlap = berth_overlap_init(&m->overlap, p);
     while (m->workers != NULL && has_overlap && m->n_workers < max_int(g->n_threads, 1)) {
         struct improve_worker *w = &m->workers[m->n_workers];
@@ -129,6 +149,9 @@ struct plan_improve *berth_plan_improve_new(const struct plan_prob *p, const str
             worker_fini(w);
             break;
         }
+        w->fill_fraction = FILL_FIRST;
+        w->is_fill_new = true;
+        w->fill = has_fills ? berth_fill_new(p, w->eject, w->random) : NULL; // without memory, there are no fills
         m->n_workers++;
     }
     plan_work_add(g->work, (int64_t) p->n * LOAD_BLOCK_NS * 10);
@@ -295,14 +318,58 @@ static void walk_run(struct improve_worker *w) {
     w->found = place_skipped(w, cap);
 }
 
+// ---- fills ----
+
+static void fill_set_cap(struct improve_worker *w) {
+    const struct plan_improve *m = w->improve;
+    const int64_t peak = m->state->peak;
+    const double fraction = pow(w->fill_fraction, 1.0 / (double) (1 + (w - m->workers))); // workers try different caps
+    w->fill_cap = min_i64(m->floor + (int64_t) ((double) (peak - m->floor) * fraction), peak - 1);
+}
+
+// Continues the fill, or begins one if the peak has fallen to its cap.
+static void fill_run(struct improve_worker *w) {
+    const struct plan_improve *m = w->improve;
+    struct plan_goal goal = *m->goal;
+    goal.deadline_us = min_i64(m->until_us, goal.deadline_us);
+    w->found = PLAN_NO_CAP;
+    if (w->fill == NULL) {
+        return;
+    }
+    if (w->fill_cap == 0 || w->fill_cap >= m->state->peak) {
+        fill_set_cap(w);
+        berth_fill_begin(w->fill, w->is_fill_new ? NULL : m->state->off, w->fill_cap);
+        w->is_fill_new = false;
+    }
+    switch (berth_fill_run(w->fill, &goal)) {
+        case FILL_OPEN: break;
+        case FILL_DONE:
+            w->found = berth_eject_peak(w->eject);
+            w->fill_cap = 0;
+            w->fill_fraction = max_f64(min_f64(w->fill_fraction * w->fill_fraction, FILL_NEXT), FILL_FIRST);
+            break;
+        case FILL_STUCK:
+            w->fill_fraction = sqrt(w->fill_fraction);
+            if (w->fill_fraction > FILL_LAST) {
+                w->fill_fraction = FILL_NEXT;
+                w->fill_cap = 0;
+                w->is_fill_new = true;
+            } else {
+                fill_set_cap(w);
+                berth_fill_raise(w->fill, w->fill_cap);
+            }
+            break;
+    }
+}
+
 // ---- turns ----
 
 static void *worker_run(void *arg) {
     struct improve_worker *w = arg;
-    if (w->improve->method == CHAINS) {
-        chains_run(w);
-    } else {
-        walk_run(w);
+    switch (w->improve->method) {
+        case FILLS: fill_run(w); break;
+        case CHAINS: chains_run(w); break;
+        default: walk_run(w); break;
     }
     return NULL;
 }
@@ -345,23 +412,39 @@ static void chains_turn(struct plan_improve *m) {
     m->loaded = s->peak;
 }
 
+// Takes the best plan that the workers have found, if it is better.
+static bool take_found(struct plan_improve *m, const char *method) {
+    const struct improve_worker *best = &m->workers[0];
+    for (int k = 1; k < m->n_workers; k++) {
+        if (m->workers[k].found < best->found) {
+            best = &m->workers[k];
+        }
+    }
+    if (best->found >= m->state->peak) {
+        return false;
+    }
+    berth_eject_store(best->eject, m->state->spare);
+    plan_state_take(m->state, best->found, method);
+    return true;
+}
+
+static void fills_turn(struct plan_improve *m) {
+    m->loaded = 0;
+    while (!turn_is_over(m) && m->state->peak > m->floor) {
+        workers_run(m);
+        take_found(m, "fills");
+    }
+}
+
 static void walks_turn(struct plan_improve *m) {
     struct plan_state *s = m->state;
     m->loaded = 0;
     while (!turn_is_over(m) && s->peak > m->floor) {
         workers_run(m);
-        const struct improve_worker *best = &m->workers[0];
-        for (int k = 1; k < m->n_workers; k++) {
-            if (m->workers[k].found < best->found) {
-                best = &m->workers[k];
-            }
-        }
         const int64_t n_before = m->n_walks / (2 * PLAN_N_STACKINGS);
         m->n_walks += m->n_workers;
-        if (best->found < s->peak) {
-            berth_eject_store(best->eject, s->spare);
-            plan_state_take(s, best->found, "walks and chains");
-        } else if (m->n_walks / (2 * PLAN_N_STACKINGS) > n_before) { // all rules have failed
+        const bool has_fallen = take_found(m, "walks and chains");
+        if (!has_fallen && m->n_walks / (2 * PLAN_N_STACKINGS) > n_before) { // all rules have failed
             m->walk_fraction = (1 + m->walk_fraction) / 2;
         }
         if (m->walk_fraction > WALK_LAST) {
@@ -370,14 +453,22 @@ static void walks_turn(struct plan_improve *m) {
     }
 }
 
-// Returns the method whose time, divided by its share, is least. Walks require a plain problem.
+// Returns the method whose time, divided by its share, is least.
 static enum method next_method(const struct plan_improve *m) {
-    if (plan_prob_is_constrained(m->p) || m->p->bound_is_inexact) {
+    if (!is_plain(m->p)) {
         return CHAINS;
     }
-    const double chains = m->used_us[CHAINS] / (1 + SHARE_SUCCESS * m->rate[CHAINS]);
-    const double walks = m->used_us[WALKS] / (1 + SHARE_SUCCESS * m->rate[WALKS]);
-    return chains <= walks ? CHAINS : WALKS;
+    static const double shares[N_METHODS] = {[FILLS] = 4, [CHAINS] = 1, [WALKS] = 1};
+    enum method best = N_METHODS;
+    double least = INFINITY;
+    for (enum method k = m->workers[0].fill != NULL ? FILLS : CHAINS; k < N_METHODS; k++) {
+        const double used = m->used_us[k] / (shares[k] * (1 + SHARE_SUCCESS * m->rate[k]));
+        if (used < least) {
+            best = k;
+            least = used;
+        }
+    }
+    return best;
 }
 
 bool berth_plan_improve_turn(struct plan_improve *m, int64_t until_us) {
@@ -391,11 +482,12 @@ bool berth_plan_improve_turn(struct plan_improve *m, int64_t until_us) {
         }
         const int64_t before = s->peak;
         m->method = next_method(m);
-        m->until_us = min_i64(now + max_i64(TURN_US, (int64_t) m->p->n * TURN_BLOCK_US), until_us);
-        if (m->method == CHAINS) {
-            chains_turn(m);
-        } else {
-            walks_turn(m);
+        const int64_t block_us = m->method == FILLS ? FILL_BLOCK_US : TURN_BLOCK_US;
+        m->until_us = min_i64(now + max_i64(TURN_US, m->p->n * block_us), until_us);
+        switch (m->method) {
+            case FILLS: fills_turn(m); break;
+            case CHAINS: chains_turn(m); break;
+            default: walks_turn(m); break;
         }
         const int64_t then = plan_now_us(g->work);
         const double part = (double) (before - s->peak) / (double) (before - m->floor);
@@ -412,7 +504,7 @@ void berth_plan_improve_share(struct plan_improve *m) {
     }
     const struct plan_goal *g = m->goal;
     const int64_t now = plan_now_us(g->work), others_us = now - m->start_us - m->shared_us;
-    const int64_t lag_us = others_us / m->others - m->shared_us;
+    const int64_t due_us = m->p->n > MANY_BLOCKS ? MANY_SHARE * others_us : others_us / m->others, lag_us = due_us - m->shared_us;
     if (lag_us < 0 || (g->enough > 0 && others_us < OTHERS_FIRST_US)) {
         return;
     }
@@ -424,5 +516,5 @@ void berth_plan_improve_share(struct plan_improve *m) {
     }
     const bool has_fallen = berth_plan_improve_turn(m, now + turn_us);
     m->shared_us += plan_now_us(g->work) - now;
-    m->others = has_fallen || m->p->n > MANY_BLOCKS ? 1 : min_int(2 * m->others, OTHERS_MAX);
+    m->others = has_fallen ? 1 : min_int(2 * m->others, OTHERS_MAX);
 }

@@ -24,7 +24,7 @@
 #define WINDOW_MIN 1000        // blocks; with fewer, the exact search is better
 #define EXACT_BLOCKS_MAX 10000 // problems with more blocks are not searched, because a node would take 0.1 s
 #define CORE_US 600000         // time limit of the search over the core
-#define WINDOW_US 250000       // time limit of the first window; each round has four times the limit of the previous one
+#define WINDOW_US 250000       // time limit of the first window; each round has a longer limit
 #define WINDOW_ROUNDS 3        // rounds of windows, if the exact search follows
 
 static const struct {
@@ -483,7 +483,7 @@ static enum ggml_status search_windows(
         if (!may_again[0] && !may_again[1]) {
             break;
         }
-        limit_us = min_i64(limit_us * 4, INT64_MAX / 8);
+        limit_us = min_i64(limit_us * (is_last ? 2 : 4), INT64_MAX / 8);
     }
     return GGML_STATUS_SUCCESS;
 }
