@@ -43,8 +43,9 @@
 #define RATE_WEIGHT 0.5        // weight of the last turn in the rate of success
 #define OTHERS_FIRST_US 100000 // with a capacity, other searches run alone for so long; they mostly answer sooner
 #define FIRST_BLOCK_US 100     // time of the first turn per block, if the gap is large
-#define SMALL_BLOCKS 1000      // with fewer blocks, the exact search mostly ends within a few milliseconds
-#define SMALL_BLOCK_US 5       // then this is the time of the first turn per block
+#define SMALL_BLOCKS 2000      // with fewer blocks, the exact search mostly ends within a few milliseconds
+#define SMALL_BLOCK_US 1       // then this is the time of the first turn per block
+#define SMALL_OTHERS 4         // and other searches get at least so much time per time of local search
 #define GAP_PART 100           // a gap of more than one in so many bytes of the bound is large
 #define OTHERS_MAX 4           // after turns without success, the time of other searches per time of local search
 #define MANY_BLOCKS 4000       // with more blocks, local search gets more time than other searches
@@ -133,7 +134,7 @@ struct plan_improve *berth_plan_improve_new(const struct plan_prob *p, const str
     m->state = s;
     m->walk_fraction = WALK_FIRST;
     m->start_us = plan_now_us(g->work);
-    m->others = 1;
+    m->others = p->n < SMALL_BLOCKS ? SMALL_OTHERS : 1;
     m->workers = berth_calloc((size_t) max_int(g->n_threads, 1), sizeof *m->workers);
     const bool has_fills = is_plain(p) && p->n >= SMALL_BLOCKS && (g->deadline_us - m->start_us) / p->n >= FILL_DEADLINE_US;
     const bool has_overlap = berth_overlap_init(&m->overlap, p);
@@ -505,16 +506,18 @@ void berth_plan_improve_share(struct plan_improve *m) {
     const struct plan_goal *g = m->goal;
     const int64_t now = plan_now_us(g->work), others_us = now - m->start_us - m->shared_us;
     const int64_t due_us = m->p->n > MANY_BLOCKS ? MANY_SHARE * others_us : others_us / m->others, lag_us = due_us - m->shared_us;
-    if (lag_us < 0 || (g->enough > 0 && others_us < OTHERS_FIRST_US)) {
+    const bool is_small = m->p->n < SMALL_BLOCKS, is_first = m->shared_us == 0;
+    if (lag_us < (is_small && !is_first ? TURN_US : 0) || (g->enough > 0 && others_us < OTHERS_FIRST_US)) {
         return;
     }
     int64_t turn_us = max_i64(lag_us, TURN_US);
-    if (m->shared_us == 0 && m->p->n < SMALL_BLOCKS) {
+    if (is_first && is_small) {
         turn_us = (int64_t) m->p->n * SMALL_BLOCK_US;
-    } else if (m->shared_us == 0 && m->state->peak - m->state->bound > m->state->bound / GAP_PART) {
+    } else if (is_first && m->state->peak - m->state->bound > m->state->bound / GAP_PART) {
         turn_us = max_i64(turn_us, (int64_t) m->p->n * FIRST_BLOCK_US);
     }
     const bool has_fallen = berth_plan_improve_turn(m, now + turn_us);
     m->shared_us += plan_now_us(g->work) - now;
-    m->others = has_fallen ? 1 : min_int(2 * m->others, OTHERS_MAX);
+    const int least = is_small ? SMALL_OTHERS : 1;
+    m->others = has_fallen ? least : min_int(2 * m->others, OTHERS_MAX * least);
 }
