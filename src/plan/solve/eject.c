@@ -22,7 +22,7 @@
 #define BLAME_MAX 250
 #define TOUCH_MOST 1.3   // a gap counts (size + typical size) * (TOUCH_MOST - touched part of the lifetime); less is better
 #define TOUCH_WALL 0.5   // touched part at address 0 and at the cap
-#define SWAP_STEPS 10    // after so many steps, a chain ends early if half of its limit on swaps is enough
+#define SWAP_STEPS 10    // after so many steps, a chain ends early if half of its limit on swaps is enough, or if it is hopeless
 #define CLOCK_STEPS 32   // steps between two readings of the clock
 #define STEP_NS 500      // counted work of a step
 #define STEP_BLOCK_NS 25 // counted work of a step per block alive together with the placed one
@@ -504,7 +504,11 @@ bool berth_eject_place(struct eject *e, int32_t i, struct eject_limits *limits) 
             plan_is_over(limits->goal->deadline_us, limits->goal->work, limits->goal->watch)) {
             break;
         }
-        if (!step_run(e, limits, step, top) || (step >= SWAP_STEPS && is_swap(e, i, limits->swap / 2))) {
+        if (!step_run(e, limits, step, top)) {
+            break;
+        }
+        if (step >= SWAP_STEPS &&
+            (is_swap(e, i, limits->swap / 2) || (limits->hopeless > 0 && !is_swap(e, i, limits->hopeless)))) {
             break;
         }
     }

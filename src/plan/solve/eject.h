@@ -25,6 +25,7 @@ struct eject_limits {
     int64_t cap;       // all blocks of the chain end at or below this
     int32_t max_steps; // a step places one block
     double swap;       // a chain swaps if the open blocks have less than this times the difficulty of its first block; 0: never
+    double hopeless;   // a chain ends early if the open blocks have more than this times that difficulty; 0: never
     const struct plan_goal *goal;
     int64_t n_steps; // result: steps so far, of all chains
 };

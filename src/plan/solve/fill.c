@@ -13,6 +13,7 @@
 #define CLOCK_BLOCKS 32  // blocks between two readings of the clock
 #define CHAIN_STEPS 50   // steps of a chain; each second round has twice as many
 #define SWAP 2           // a chain swaps if the open blocks have less than this times the difficulty of its block
+#define HOPELESS 8       // a chain ends early if the open blocks have more than this times that difficulty
 #define SWAP_OPEN 4      // with so many more open blocks than at best, chains do not swap
 #define STUCK_CHAINS 50  // chains since the number of open blocks was least, until the search is stuck
 #define STUCK_OPEN 10    // the same per open block
@@ -131,7 +132,7 @@ static void open_place(struct fill *f, struct eject_limits *limits) {
 }
 
 enum fill_result berth_fill_run(struct fill *f, const struct plan_goal *goal) {
-    struct eject_limits limits = {.cap = f->cap, .goal = goal};
+    struct eject_limits limits = {.cap = f->cap, .hopeless = HOPELESS, .goal = goal};
     const int32_t n = f->p->n;
     enum fill_result result = FILL_OPEN;
     berth_eject_load(f->eject, f->off);
