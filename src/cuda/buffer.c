@@ -4,8 +4,6 @@
 
 #include "cuda/device.h"
 
-#include <string.h>
-
 #define ALIGNMENT 128
 
 struct buffer {

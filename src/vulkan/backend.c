@@ -8,10 +8,6 @@
 
 #include "ggml-vulkan.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #pragma weak berth_backend_fail
 
 static ggml_guid vulkan_guid = {0x56, 0x75, 0x6c, 0x6b, 0x61, 0x6e, 0x4f, 0x0e, 0x8d, 0x1b, 0x62, 0x65, 0x72, 0x74, 0x68, 0x03};
@@ -70,7 +66,10 @@ static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, st
     struct vulkan_backend *b = backend->context;
     gpu_plans_keep(&b->plans, graph, params);
     const size_t size = gpu_graph_work_size(&b->plans, graph);
-    if (size > b->arena.size && vulkan_device_enter(b->dev) == GGML_STATUS_SUCCESS && !vulkan_arena_grow(b, size)) {
+    if (size <= b->arena.size || vulkan_device_enter(b->dev) != GGML_STATUS_SUCCESS) {
+        return;
+    }
+    if (!vulkan_arena_grow(b, size)) {
         gpu_arena_fail(&b->dev->gpu, size, graph);
     }
 }

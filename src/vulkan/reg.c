@@ -6,7 +6,6 @@
 #include "ggml-vulkan.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct vulkan_device *devices;
