@@ -184,7 +184,7 @@ def run(command, env, cwd, seconds, memory=MEMORY):
         command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         preexec_fn=limit, start_new_session=True)
     try:
-        return p.wait(timeout=20 * seconds) == 0
+        return p.wait(timeout=60 * seconds) == 0
     except subprocess.TimeoutExpired:
         os.killpg(p.pid, signal.SIGKILL)
         p.wait()
@@ -283,11 +283,13 @@ class Build:
         before = [i for i in counted if m.body_line <= i < m.line]
         return any(i in executed for i in inside or before[-1:]) or not inside and not before
 
-    def lines_of(self, folder, name):
-        """Pairs of a source file and its lines, with counts, of the coverage object `name`."""
-        p = subprocess.run(["gcov", "--json-format", "--stdout", name + ".gcda"], cwd=folder, capture_output=True, text=True)
-        for file in json.loads(p.stdout)["files"]:
-            yield os.path.relpath(file["file"]), file["lines"]
+    def lines_of(self, folder, names):
+        """Pairs of a source file and its lines, with counts, of the coverage objects `names`."""
+        command = ["gcov", "--json-format", "--stdout", *[name + ".gcda" for name in names]]
+        p = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        for row in p.stdout.splitlines():
+            for file in json.loads(row)["files"]:
+                yield os.path.relpath(file["file"]), file["lines"]
 
     def coverage_objects(self, folder, paths):
         """Compiles the files for coverage if the libraries have changed, and returns the objects."""
@@ -301,9 +303,9 @@ class Build:
         for path, obj in zip(paths, objects):
             if not self.compile(path, None, obj, ["-O0", "--coverage", "-fprofile-update=atomic"]):
                 sys.exit("%s does not compile" % path)
-            for source, lines in self.lines_of(folder, os.path.basename(obj)[:-2]):
-                if source == path:
-                    self.coverage["counted"][path] = sorted({i["line_number"] for i in lines})
+        for path, lines in self.lines_of(folder, [os.path.basename(obj)[:-2] for obj in objects]):
+            if path in paths:
+                self.coverage["counted"][path] = sorted({i["line_number"] for i in lines})
         self.coverage["objects"] = key
         return objects
 
@@ -338,14 +340,13 @@ class Build:
             lines = None  # the test runs for all mutants
             if run([out], env, self.cwd, 600):
                 lines = {}
-                for obj in objects:
-                    name = os.path.basename(obj)[:-2]
-                    if not os.path.exists(os.path.join(here, name + ".gcda")):
-                        continue
+                names = [os.path.basename(obj)[:-2] for obj in objects]
+                names = [name for name in names if os.path.exists(os.path.join(here, name + ".gcda"))]
+                for name in names:
                     os.symlink(os.path.join(folder, name + ".gcno"), os.path.join(here, name + ".gcno"))
-                    for path, found in self.lines_of(here, name):
-                        if path in paths:
-                            lines[path] = sorted({i["line_number"] for i in found if i["count"] > 0})
+                for path, found in self.lines_of(here, names):
+                    if path in paths:
+                        lines[path] = sorted({i["line_number"] for i in found if i["count"] > 0})
             shutil.rmtree(here)
             self.coverage[test] = {"key": keys[test], "seconds": seconds, "lines": lines}
             with open(self.coverage_path, "w") as file:
