@@ -164,6 +164,26 @@ static void states_of_delta_nets(void **state) {
     assert_refused(delta_net(4, 5, 2, TWO_TO(31)), "K is 2147483648");
 }
 
+static void hyper_connections(void **state) {
+    (void) state;
+    struct ggml_tensor *mixes = f32(24, 5, 1, 1), *scale = f32(3, 1, 1, 1), *base = f32(24, 1, 1, 1);
+    assert_shape(ggml_dsv4_hc_comb(ctx, mixes, scale, base, 0, 1), 4, 4, 5, 1);
+    assert_refused(ggml_dsv4_hc_comb(ctx, i8(24, 5, 1, 1), scale, base, 0, 1), "i8, f32, f32, all must be f32");
+    assert_refused(ggml_dsv4_hc_comb(ctx, mixes, i8(3, 1, 1, 1), base, 0, 1), "f32, i8, f32, all must be f32");
+    assert_refused(ggml_dsv4_hc_comb(ctx, mixes, scale, i8(24, 1, 1, 1), 0, 1), "f32, f32, i8, all must be f32");
+    assert_refused(ggml_dsv4_hc_comb(ctx, mixes, scale, base, 0, 0), "n_iter is 0");
+    assert_refused(ggml_dsv4_hc_comb(ctx, f32(23, 5, 1, 1), scale, base, 0, 1), "mixes are");
+    assert_refused(ggml_dsv4_hc_comb(ctx, mixes, f32(2, 1, 1, 1), base, 0, 1), "scale is");
+    assert_refused(ggml_dsv4_hc_comb(ctx, mixes, scale, f32(25, 1, 1, 1), 0, 1), "base is");
+    struct ggml_tensor *x = f32(7, 4, 5, 1);
+    assert_shape(ggml_dsv4_hc_pre(ctx, x, f32(4, 5, 1, 1)), 7, 5, 1, 1);
+    assert_refused(ggml_dsv4_hc_pre(ctx, x, f32(5, 5, 1, 1)), "do not match");
+    assert_refused(ggml_dsv4_hc_pre(ctx, x, f32(4, 4, 1, 1)), "do not match");
+    assert_refused(ggml_dsv4_hc_pre(ctx, x, i8(4, 5, 1, 1)), "both must be f32");
+    assert_shape(ggml_dsv4_hc_pre_gated(ctx, x, x, 2), 7, 5, 1, 1);
+    assert_refused(ggml_dsv4_hc_pre_gated(ctx, x, f32(7, 4, 4, 1), 2), "does not match");
+}
+
 static void sinks_of_attention(void **state) {
     (void) state;
     struct ggml_tensor *q = f32(8, 2, 4, 1), *k = f32(8, 6, 4, 1);
@@ -219,6 +239,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(states_of_scans, setup, teardown),
         cmocka_unit_test_setup_teardown(states_of_linear_attention, setup, teardown),
         cmocka_unit_test_setup_teardown(states_of_delta_nets, setup, teardown),
+        cmocka_unit_test_setup_teardown(hyper_connections, setup, teardown),
         cmocka_unit_test_setup_teardown(sinks_of_attention, setup, teardown),
         cmocka_unit_test_setup_teardown(plain_types_are_quantised_from_any_element, setup, teardown),
         cmocka_unit_test_setup_teardown(unneeded_accumulators_are_ignored, setup, teardown),
