@@ -12,7 +12,7 @@ struct options {
     const char *out;
     const char *paths[2];
     size_t n_paths;
-    bool captured;
+    bool captured, curve;
     struct view_budget budget;
     struct model_options model;
     struct berth_plan_params params;
@@ -26,6 +26,8 @@ static const struct cli_option option_rows[] = {
         .takes = ".svg .html", CLI_TO(struct options, out), .is_required = true),
     CLI_OPTION(0, "captured", NULL, "for a captured graph: compare with the placement of the captured program",
         CLI_TO(struct options, captured)),
+    CLI_OPTION(0, "curve", NULL, "draw the peak over the time of the search instead of the map; OUT must end in .svg",
+        CLI_TO(struct options, curve)),
     CLI_OPTION(0, "budget", "N",
         "for a captured graph or CSV with costs: stay within N bytes by recomputing; recomputed values are hatched",
         .kind = CLI_SIZE, CLI_TO(struct options, budget.bytes)),
@@ -54,7 +56,8 @@ const struct cli_help cli_map_help = {
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}},
     .examples = {{"A picture of a model's memory", "map model.gguf -o map.svg"},
-        {"Compare two plans", "map fast.json best.json -o compare.html"}},
+        {"Compare two plans", "map fast.json best.json -o compare.html"},
+        {"See how the peak falls during a search", "map hard.csv --time 5000 --curve -o curve.svg"}},
 };
 
 // ---- writing ----
@@ -105,6 +108,14 @@ int cli_map_saved(const char *text, size_t size, const char *title, const char *
     return code;
 }
 
+static int curve_write(const char *path, const struct view_plan *plan, const char *out) {
+    if (plan->set->has_offsets) {
+        return cli_fail(CLI_FAILURE, "%s: the file has offsets, so there was no search", path);
+    }
+    FILE *file = cli_open(out);
+    return file != NULL ? cli_close(file, out, map_curve_write(plan, file)) : CLI_FAILURE;
+}
+
 // ---- the command ----
 
 static int options_check(struct options *o, int n, char **operands) {
@@ -117,6 +128,9 @@ static int options_check(struct options *o, int n, char **operands) {
     }
     if (o->budget.spill > 0 && o->budget.bytes == 0) {
         return cli_usage("map", "--spill requires --budget");
+    }
+    if (o->curve && (o->captured || o->n_paths > 1 || !berth_ends_with(o->out, ".svg"))) {
+        return cli_usage("map", "--curve draws one file, without --captured, and --out must end in .svg");
     }
     return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' must end in .svg or .html", o->out);
 }
@@ -180,7 +194,7 @@ int cli_map(const struct cli_args *args) {
         code = captured_get(o->paths[0], &plans[0], &before);
     }
     if (code == CLI_OK) {
-        code = map_write(&maps[o->n_paths - 1], old, o->out);
+        code = o->curve ? curve_write(o->paths[0], &plans[0], o->out) : map_write(&maps[o->n_paths - 1], old, o->out);
     }
     for (size_t i = 0; i < o->n_paths; i++) {
         view_plan_free(&plans[i]);

@@ -82,3 +82,8 @@ int map_family_of(const char *op); // index in map_families; op "" means an inpu
 
 bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file);
 bool map_html_write(const struct map_view *views, size_t n_views, FILE *file);
+
+// ---- map_curve.c ----
+
+// Draws peak and bound over the time of the search, for each buffer that was planned. Returns false if writing fails.
+bool map_curve_write(const struct view_plan *plan, FILE *file);

@@ -134,7 +134,7 @@ asked=$(find src -name '*.[ch]' -exec cat {} + | tr '\n' ' ' |
     grep -rhoE '"BERTH_[A-Z_]+"' src | tr -d '"')
 same "environment variables of the man page" "$asked" \
     "$(sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh EXIT/p' $page | sed -n 's/^\.It Ev //p' | sed 's/, Ev//g')"
-same "functions that are given a variable's name" "src/base/launcher.h src/base/windows/memory.c src/cuda/backend.c src/mpi/message_queue.c src/mpi/process.c src/sched/sched.c src/vulkan/gpu.c" \
+same "functions that are given a variable's name" "src/base/launcher.h src/base/windows/memory.c src/gpu/device.c src/mpi/message_queue.c src/mpi/process.c src/sched/sched.c" \
     "$(grep -rlE 'getenv\([a-z]' src)"
 
 if command -v mandoc > /dev/null; then

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_view_map.c: the memory map of a plan (view/map.h). An item is a piece of memory in the plan. A chunk is one buffer of a
 // pool with a limited buffer size. Tests: addresses of items in several chunks, tensors that use an item one after another, the
-// curve of live bytes, and both formats.
+// curve of live bytes, both formats, and the curve of a search.
 
 #include "support/check.h"
 #include "view/map.h"
@@ -77,6 +77,27 @@ static void test_formats(void **state) {
     view_plan_free(&plan);
 }
 
+// The curve of a search: one plot per buffer that was planned, steps of the peak and of the bound.
+static void test_curve(void **state) {
+    (void) state;
+    struct view_point points[] = {{1000, 150, 90}, {10000, 120, 90}, {100000, 110, 100}};
+    struct view_buffer buffers[] = {{.pool = 3, .curve = points, .n_curve = 3}, {.pool = 4}};
+    const struct view_plan plan = {.buffers = buffers, .n_buffers = 2};
+    char *svg = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&svg, &size);
+    assert_non_null(file);
+    assert_true(map_curve_write(&plan, file));
+    fclose(file);
+    assert_non_null(strstr(svg, "Buffer 3: peak 0.00 MiB, 10% above the bound"));
+    assert_null(strstr(svg, "Buffer 4"));
+    // 1 ms is the left edge, 100 ms the right edge. The grid is from -10% to 50%.
+    assert_non_null(strstr(svg, "<path class=\"m\" d=\"M64.0 48.0H470.0V160.0H876.0V197.3\"/>"));
+    assert_non_null(strstr(svg, "<path class=\"b\" d=\"M64.0 272.0H470.0V272.0H876.0V234.7\"/>"));
+    assert_non_null(strstr(svg, ">10 ms</text>"));
+    free(svg);
+}
+
 // A stream that fails is reported.
 static void test_full(void **state) {
     (void) state;
@@ -95,7 +116,8 @@ static void test_full(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_view), cmocka_unit_test(test_formats), cmocka_unit_test(test_full)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_view), cmocka_unit_test(test_formats), cmocka_unit_test(test_curve), cmocka_unit_test(test_full)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
