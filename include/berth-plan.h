@@ -43,8 +43,9 @@ struct berth_plan_params {
     const uint64_t *start; // offsets of a known plan to start from; NULL: none
     bool is_brief;         // use only the fastest methods of the fast path, which take a few times as long as one best fit
     bool is_counted;       // time_limit_us counts work instead of time: one thread, and the same plan on every machine
-    // Receives the proof of each pool's bound, in the format of docs/dev/proofs.md, which `berth verify --proof` checks. NULL: no
-    // proof is made. If writing fails, planning fails.
+    // Receives the proof of each pool's bound, in the format of docs/dev/proofs.md, which `berth verify --proof` checks. Some bounds
+    // have no proof; the report then has the lower bound that the proof shows. NULL: no proof is made. If writing fails, planning
+    // fails.
     berth_plan_write_t proof;
     void *proof_data; // argument of `proof`
 };

@@ -47,8 +47,9 @@ static const struct cli_option option_rows[] = {
         "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output", .takes = "*",
         CLI_TO(struct options, out)),
     CLI_OPTION(0, "proof", "FILE",
-        "write why the bound holds; 'berth verify --proof FILE PLAN' checks it with PLAN from --out. A name that ends in .gz: "
-        "compressed",
+        "write why the bound holds; 'berth verify --proof FILE PLAN' checks it with PLAN from --out. Only what the file shows is "
+        "then "
+        "called proven. A name that ends in .gz: compressed",
         .takes = "*", CLI_TO(struct options, proof)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
         "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, and "
@@ -103,6 +104,11 @@ static void print_report(
     berth_json_printf(w, "'method': %s, 'ms': %.3f", r->method, (double) r->time_us / 1000);
 }
 
+// The solver for memory limits writes no proof. So with --proof, its answers are not called proven.
+static bool is_budget_proven(const struct options *o, const struct berth_budget_result *b) {
+    return b->proven && o->proof == NULL;
+}
+
 // Returns false if memory is exhausted.
 static bool print_json(const struct options *o, const struct view_plan *plan, const struct berth_plan_report *sum) {
     bool ok = true;
@@ -144,8 +150,8 @@ static bool print_json(const struct options *o, const struct view_plan *plan, co
             "'bytes': %" PRIu64 ", 'fits': %c, 'proven': %c, 'least': %" PRIu64 ", 'again': %" PRId64 ", 'out': %" PRId64
             ", 'in': %" PRId64 ", 'cost': "
             "%" PRIu64 ", 'cost_once': %" PRIu64 ", 'cost_bound': %" PRIu64,
-            o->budget.bytes, b->fits, b->proven, b->uses[0].live_bound, b->n_recomputed, b->n_spilled, b->n_restored, b->cost,
-            b->cost_once, b->cost_bound);
+            o->budget.bytes, b->fits, is_budget_proven(o, b), b->uses[0].live_bound, b->n_recomputed, b->n_spilled, b->n_restored,
+            b->cost, b->cost_once, b->cost_bound);
         berth_json_begin(&w, "alive", '[');
         for (int64_t i = 0; i < b->n_alive && i < VIEW_BUDGET_N_ALIVE; i++) {
             berth_json_printf(&w, "{'name': %s, 'bytes': %" PRIu64 "}", plan->alive[i].name, plan->alive[i].size);
@@ -187,18 +193,19 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
                 cli_bytes(b->uses[1].peak, text[0]), b->n_restored);
         }
         const double once = (double) (b->cost_once > 0 ? b->cost_once : 1);
-        fprintf(file, ", cost %.4f times that without limit%s", (double) b->cost / once, b->proven ? ", proven minimal" : "");
+        fprintf(file, ", cost %.4f times that without limit%s", (double) b->cost / once,
+            is_budget_proven(o, b) ? ", proven minimal" : "");
         fputc('\n', file);
         if (o->budget.spill > 0) {
             fprintf(file, "  costs    %s\n", plan->spill_price);
         }
-    } else if (b->uses[0].live_bound > bytes) {
+    } else if (b->uses[0].live_bound > bytes && o->proof == NULL) {
         fprintf(file, "  budget   cannot fit: at least %s are required", cli_bytes(b->uses[0].live_bound, text[0]));
         fprintf(file, ", %s more than given\n", cli_bytes(b->uses[0].live_bound - bytes, text[1]));
         print_alive_together(file, plan);
     } else {
         fprintf(file, "  budget   %s: no schedule found%s; every schedule requires at least %s\n", cli_bytes(bytes, text[0]),
-            b->proven ? ", proven that there is none" : "", cli_bytes(b->uses[0].live_bound, text[1]));
+            is_budget_proven(o, b) ? ", proven that there is none" : "", cli_bytes(b->uses[0].live_bound, text[1]));
         print_alive_together(file, plan);
     }
 }
@@ -307,7 +314,7 @@ static int write_plan(
 
 static int answer_code(const struct options *o, const struct view_plan *plan, const struct berth_plan_report *report) {
     if (plan->budgeted != NULL && !plan->budgeted->fits && !o->is_stopped) {
-        return plan->budgeted->proven ? CLI_NEGATIVE : CLI_UNKNOWN;
+        return is_budget_proven(o, plan->budgeted) ? CLI_NEGATIVE : CLI_UNKNOWN;
     }
     if (o->is_stopped) {
         return CLI_STOPPED;

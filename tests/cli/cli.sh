@@ -180,6 +180,12 @@ expect 4 "a lower peak is not excluded" verify --proof /dev/null "$tmp/above-pla
 printf 'id,lower,upper,size,pool\na,0,3,10,-2\nb,1,5,6,7\nc,2,4,8,-2\n' > "$tmp/pools.csv"
 expect 0 "buffer -2" plan --proof "$tmp/pools.proof" --out "$tmp/pools-plan.csv" "$tmp/pools.csv"
 expect 0 "optimal: the proof" verify --proof "$tmp/pools.proof" "$tmp/pools-plan.csv"
+# The exhaustive search of few items with alignments writes no log. With --proof, its bound is not called proven.
+printf 'id,lower,upper,size,alignment\na,0,2,3,4\nb,1,3,5,1\nc,2,5,4,8\nd,0,1,2,2\ne,3,5,7,4\nf,4,6,5,8\n' > "$tmp/mixed.csv"
+expect 1 "proven that no plan fits" plan --time 500 --capacity 18 "$tmp/mixed.csv"
+expect 4 "no plan found that fits" plan --time 500 --capacity 18 --proof "$tmp/mixed.proof" "$tmp/mixed.csv"
+expect 0 "bound    17 bytes" plan --time 500 --proof "$tmp/mixed.proof" --out "$tmp/mixed-plan.csv" "$tmp/mixed.csv"
+expect 4 "a lower peak is not excluded" verify --proof "$tmp/mixed.proof" "$tmp/mixed-plan.csv"
 expect 3 "cannot be opened" verify --proof "$tmp/missing.proof" "$tmp/above-plan.csv"
 expect 3 "cannot be written" plan --proof "$tmp/missing/x.proof" $small
 # verify

@@ -28,9 +28,10 @@ struct problem {
     int64_t n;
     uint64_t offsets[N_MAX];
     struct berth_plan_report report;
+    uint64_t optimum; // the lowest peak; 0: unknown
 };
 
-static int n_searches, n_damaged, n_accepted, n_lower, n_shorter, n_changed, n_true, n_equal;
+static int n_proven, n_lost, n_searches, n_damaged, n_accepted, n_lower, n_shorter, n_changed, n_true, n_equal;
 static int64_t n_steps;
 
 static bool text_write(const char *bytes, size_t size, void *user) {
@@ -280,7 +281,7 @@ static void check_damaged(const struct problem *m, const struct text *t, int64_t
             n_accepted++;
             n_lower += bound < m->report.bound;
             n_shorter += bound == m->report.bound && steps < n_steps_of;
-            if (bound > m->report.peak) {
+            if (bound > m->optimum) {
                 proof_fail(m, damaged, "a damaged proof shows a false bound", bound);
             }
         }
@@ -393,26 +394,33 @@ int main(int argc, char **argv) {
         const enum kind kind = (enum kind)(k % N_KINDS);
         int64_t steps;
         problem_make(&m, kind);
-        problem_solve(&m, &t, TIME_LIMIT_US);
+        problem_solve(&m, NULL, TIME_LIMIT_US);
         if (m.report.bound == UINT64_MAX) {
             continue;
         }
+        m.optimum = m.report.proven ? m.report.peak : 0;
+        problem_solve(&m, &t, TIME_LIMIT_US);
         const uint64_t bound = text_check(&t, &m, &steps);
-        // The exhaustive search of small problems with alignments or fixed items writes no log (docs/dev/proofs.md).
-        const bool has_log = kind != MIXED && (kind != ALIGNED || m.n > 8);
-        if (bound > m.report.bound || (has_log && bound != m.report.bound)) {
+        if (bound != m.report.bound || (m.optimum > 0 && bound > m.optimum)) {
             proof_fail(&m, &t, "the proof was refused, or shows another bound", bound);
+        }
+        // The exhaustive search of small problems with alignments or fixed items writes no log (docs/dev/proofs.md). The other searches
+        // may take a little longer with a proof.
+        if (m.optimum > 0 && kind != MIXED && (kind != ALIGNED || m.n > 8)) {
+            n_proven++;
+            n_lost += bound < m.optimum;
         }
         n_searches += steps > 0;
         n_steps += steps;
         if (dir != NULL && (steps > 0 || k % 20 < (int) N_KINDS)) {
             problem_write(&m, &t, dir, k);
         }
-        if (dir == NULL && m.report.bound == m.report.peak) {
-            check_damaged(&m, &t, steps, &damaged, steps > 0 ? 220 : 4);
+        if (dir == NULL && m.optimum > 0) {
+            check_damaged(&m, &t, steps, &damaged, steps > 0 ? 280 : 4);
             check_changed(&m, &t, &damaged);
         }
     }
+    printf("%d optima, %d of them not shown by the proof; ", n_proven, n_lost);
     printf("%d proofs by search, %lld steps; %d problems changed, their old proof accepted for %d\n", n_searches,
         (long long) n_steps, n_changed, n_true);
     printf("%d damaged proofs, %d accepted: %d with a lower bound, %d with fewer steps, %d others; all bounds are true; %d not "
@@ -420,5 +428,5 @@ int main(int argc, char **argv) {
         n_damaged, n_accepted, n_lower, n_shorter, n_accepted - n_lower - n_shorter, n_equal);
     free(t.bytes);
     free(damaged.bytes);
-    return n_searches > 0 && (dir != NULL || n_damaged > 0) ? 0 : 1;
+    return n_searches > 0 && 20 * n_lost <= n_proven && (dir != NULL || n_damaged > 0) ? 0 : 1;
 }

@@ -251,19 +251,20 @@ static int32_t highest_fixed(const struct plan_pool *pool, uint64_t *end) {
     return best;
 }
 
-// Writes the highest bound up to `most` for which the items alive at a step, or a fixed item, are the reason.
-static void simple_write(struct live_set *l, struct proof_output *o, uint64_t most) {
+// Writes the highest bound up to `most` for which the items alive at a step, or a fixed item, are the reason. Returns this bound.
+static uint64_t simple_write(struct live_set *l, struct proof_output *o, uint64_t most) {
     int64_t step;
     uint64_t align, end;
     const int32_t fixed = highest_fixed(l->pool, &end);
     const uint64_t bound = fixed >= 0 && end >= most ? most : live_set_best(l, most, &step, &align);
     if (fixed >= 0 && end >= bound) {
         output_print(o, "bound %" PRIu64 "\nlive 1 %" PRId32 "\n", min_u64(end, most), fixed);
-        return;
+        return min_u64(end, most);
     }
     output_print(o, "bound %" PRIu64 "\n", bound);
     live_set_pick(l, step, align);
     live_set_write(l, o, align);
+    return bound;
 }
 
 // ---- a search ----
@@ -338,13 +339,13 @@ static bool search_write(struct plan_proof *proof, const struct plan_pool *pool,
 
 // ---- the proof of a pool ----
 
-// Writes the bound and the reason for it. If it is not known why the bound holds, the bound is lower.
-static bool statement_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t bound, struct proof_output *o) {
+// Writes the bound and the reason for it. If it is not known why the bound holds, lowers the bound.
+static bool statement_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t *bound, struct proof_output *o) {
     struct live_set live;
     bool ok = live_set_init(&live, pool);
-    const bool is_higher = bound > pool->bound;
-    if (ok && is_higher && proof->bound > 0 && (uint64_t) proof->bound * pool->unit - pool->pad_max >= bound) {
-        output_print(o, "bound %" PRIu64 "\n", bound);
+    const bool is_higher = *bound > pool->bound;
+    if (ok && is_higher && proof->bound > 0 && (uint64_t) proof->bound * pool->unit - pool->pad_max >= *bound) {
+        output_print(o, "bound %" PRIu64 "\n", *bound);
         int32_t k = 0; // an item with a block; if sizes are rounded, all blocks have one alignment
         while (pool->block_of[k] < 0) {
             k++;
@@ -352,13 +353,13 @@ static bool statement_write(struct plan_proof *proof, const struct plan_pool *po
         ok = search_write(proof, pool, pool->pad_max > 0 ? live.align[live.group[k]] : 1, o);
     } else if (ok) {
         // Some bounds have no certificate: those of the exhaustive search of a constrained problem, and of items above fixed items.
-        simple_write(&live, o, min_u64(bound, pool->bound));
+        *bound = simple_write(&live, o, min_u64(*bound, pool->bound));
     }
     berth_arrays_free(&live.mem);
     return ok;
 }
 
-enum ggml_status berth_plan_proof_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t bound) {
+enum ggml_status berth_plan_proof_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t *bound) {
     struct proof_output o = {.proof = proof, .text = berth_malloc(OUTPUT_SIZE), .sum = {1, 0}};
     if (o.text == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the proof of %d items", pool->n_ids);

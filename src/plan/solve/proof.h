@@ -49,6 +49,7 @@ struct plan_proof {
 
 // Stores a log that proves the bound `bound`, which is in units, if it is the highest so far. Takes the text out of log.
 void berth_plan_proof_keep(struct plan_proof *proof, struct plan_log *log, const struct plan_log_scope *scope, int64_t bound);
-// Writes the proof of a pool with this bound in bytes. If it is not known why the bound holds, writes the proof of a lower bound.
-enum ggml_status berth_plan_proof_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t bound) BERTH_MUST_USE;
+// Writes the proof of a pool with the bound *bound in bytes. If it is not known why the bound holds, writes the proof of a lower bound,
+// and lowers *bound.
+enum ggml_status berth_plan_proof_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t *bound) BERTH_MUST_USE;
 void berth_plan_proof_fini(struct plan_proof *proof);

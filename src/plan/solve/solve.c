@@ -220,7 +220,7 @@ static enum ggml_status pool_try(
         }
     }
     if (status == GGML_STATUS_SUCCESS && s->proof.write != NULL) {
-        status = berth_plan_proof_write(&s->proof, &pool, out->bound);
+        status = berth_plan_proof_write(&s->proof, &pool, &out->bound);
     }
 done:
     berth_plan_proof_fini(&s->proof);
