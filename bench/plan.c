@@ -11,6 +11,9 @@
 //       N generated problems from SEED on (support/plan_made.h): a plan at the known optimum (asks), the minimum (least), or both
 //   bench-plan anytime wide|flat|hard [N] [SEEDS] [SECONDS] [THREADS]
 //       the gap after 0.1, 1, 10 and 60 s of SEEDS random problems of N items; hard: problems of 300 to 700 items
+//   bench-plan proofs DIR|N [SECONDS] [FOLDER]
+//       search times without and with a proof, checking time and size, of all problems in DIR or N hard problems. FOLDER gets the
+//       problems and proofs, which `tests/proof/check.py folder FOLDER BERTH` checks too
 //   bench-plan make hard|training SEED
 //       prints the problem as CSV
 //
@@ -19,6 +22,7 @@
 #include "plan_anytime.h"
 #include "plan_instance.h"
 #include "plan_known.h"
+#include "plan_proofs.h"
 #include "plan_scale.h"
 
 #include <dirent.h>
@@ -262,11 +266,15 @@ int main(int argc, char **argv) {
         return run_anytime(argv[2], argc > 3 ? atoll(argv[3]) : 20000, argc > 4 ? atoi(argv[4]) : 3,
             argc > 5 ? atof(argv[5]) : 10, argc > 6 ? atoi(argv[6]) : 1);
     }
+    if (argc >= 3 && strcmp(argv[1], "proofs") == 0) {
+        return run_proofs(argv[2], argc > 3 ? atof(argv[3]) : 10, argc > 4 ? argv[4] : NULL);
+    }
     if (argc >= 4 && strcmp(argv[1], "make") == 0) {
         return make_csv(argv[2][0] == 't', strtoull(argv[3], NULL, 10));
     }
     fprintf(stderr, "usage: bench-plan instances DIR [SECONDS] | graphs DIR [BUDGET_US] | scale [N_MAX]\n"
                     "       bench-plan hard|training [N] [SEED] [SECONDS] [asks|least] | make hard|training SEED\n"
-                    "       bench-plan anytime wide|flat|hard [N] [SEEDS] [SECONDS] [THREADS]\n");
+                    "       bench-plan anytime wide|flat|hard [N] [SEEDS] [SECONDS] [THREADS]\n"
+                    "       bench-plan proofs DIR|N [SECONDS] [FOLDER]\n");
     return 2;
 }
