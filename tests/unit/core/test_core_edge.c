@@ -474,6 +474,15 @@ static void graphs_that_cannot_be_computed(void **state) {
     ggml_build_forward_expand(small, ggml_sqr(ctx, ggml_sqr(ctx, ggml_sqr(ctx, sound))));
     assert_int_equal(berth_graph_check(small), GGML_STATUS_FAILED);
     assert_error("it has room for 2 nodes");
+
+    // A long chain fills the hash set before the first node is added. A set for 2 nodes and 2 leafs has 5 slots.
+    struct ggml_tensor *end = sound;
+    for (int i = 0; i < 8; i++) {
+        end = ggml_sqr(ctx, end);
+    }
+    small = ggml_new_graph_custom(ctx, 2, false);
+    ggml_build_forward_expand(small, end);
+    assert_error("at least 4 are needed");
 }
 
 int main(void) {
