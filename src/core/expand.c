@@ -220,7 +220,7 @@ static enum visit tensor_visit(struct walk *w, struct ggml_tensor *t, const stru
     return VISIT_PUSHED;
 }
 
-static bool walk_from(struct walk *w, struct ggml_tensor *root) {
+static void walk_from(struct walk *w, struct ggml_tensor *root) {
     enum visit v = tensor_visit(w, root, NULL, 0);
     const bool backward = w->g->order == GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT;
     while (v != VISIT_FAILED && w->n_frames > 0) {
@@ -246,29 +246,27 @@ static bool walk_from(struct walk *w, struct ggml_tensor *root) {
     for (; w->n_frames > 0; w->n_frames--) { // after a failed walk
         w->g->use_counts[w->frames[w->n_frames - 1].slot] &= ~USES_OPEN;
     }
-    return v != VISIT_FAILED;
 }
 
-static bool graph_expand(const char *func, struct ggml_cgraph *g, struct ggml_tensor *tensor, bool compute) {
+static void graph_expand(const char *func, struct ggml_cgraph *g, struct ggml_tensor *tensor, bool compute) {
     if (g == NULL || tensor == NULL) {
         berth_set_error("%s: the %s is NULL", func, g == NULL ? "graph" : "tensor");
-        return false;
+        return;
     }
     if (has_failed(g)) {
-        return false;
+        return;
     }
     if (g->size == 0) {
         berth_graph_fail(g, BERTH_GRAPH_FULL, 1);
-        return false;
+        return;
     }
     struct walk w = {.g = g, .compute = compute, .n_cap = sizeof w.few / sizeof w.few[0]};
 
     w.frames = w.few;
-    const bool ok = walk_from(&w, tensor);
+    walk_from(&w, tensor);
     if (w.frames != w.few) {
         berth_free(w.frames);
     }
-    return ok;
 }
 
 void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
