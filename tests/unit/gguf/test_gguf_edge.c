@@ -226,6 +226,28 @@ static struct ggml_tensor *huge(struct ggml_context *ctx, const char *name, int6
     return ggml_set_name(t, name);
 }
 
+// A pipe cannot seek to the tensors, and need not if there are none.
+static void keys_from_a_pipe(void **state) {
+    (void) state;
+    check_quiet();
+    static const unsigned char bytes[] = {'G', 'G', 'U', 'F', 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,
+        0, // no tensors, one key
+        1, 0, 0, 0, 0, 0, 0, 0, 'k', 0, 0, 0, 0, 7};
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], bytes, sizeof bytes), sizeof bytes);
+    close(ends[1]);
+    FILE *from = fdopen(ends[0], "rb");
+    struct ggml_context *tensors = NULL;
+    struct gguf_context *g = gguf_init_from_file_ptr(from, (struct gguf_init_params){false, &tensors});
+    assert_non_null(g);
+    assert_non_null(tensors);
+    assert_int_equal(gguf_get_val_u8(g, gguf_find_key(g, "k")), 7);
+    gguf_free(g);
+    ggml_free(tensors);
+    fclose(from);
+}
+
 static void sizes_at_the_edge(void **state) {
     (void) state;
     check_quiet();
@@ -378,6 +400,7 @@ int main(void) {
         cmocka_unit_test(every_source),
         cmocka_unit_test(every_allocation_fails),
         cmocka_unit_test(broken_sources),
+        cmocka_unit_test(keys_from_a_pipe),
         cmocka_unit_test(sizes_at_the_edge),
         cmocka_unit_test(data_of_a_view_on_a_device),
         cmocka_unit_test(maps_stopped),
