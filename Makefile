@@ -3,7 +3,7 @@
 # `make run` and `make test` first install missing Debian packages (tools/setup.sh). All other targets only report missing packages.
 # CMAKE_ARGS='-D NAME=VALUE' sets options of CMake, also in an existing build.
 
-.PHONY: run test build build-all configure cuda vulkan install uninstall test-long test-tiers test-everywhere windows dist fuzz soak coverage prove mutants conformance client corpus bench bench-tiers check format docs clean setup setup-mpi help
+.PHONY: run test build build-all configure cuda vulkan install uninstall test-long test-tiers test-everywhere windows web dist fuzz soak coverage prove mutants conformance client corpus bench bench-tiers check format docs clean setup setup-mpi help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -24,7 +24,8 @@ help:
 	@echo "make test-long    run the long tests"
 	@echo "make test-tiers   test kernels and ops with every level of instruction sets; qemu runs those that this machine lacks"
 	@echo "make windows      build for Windows with mingw-w64 and run the tests under wine (docs/user/windows.md)"
-	@echo "make test-everywhere  build with every supported compiler, for Windows, and Debian's packages (requires root; takes hours)"
+	@echo "make web          write build/web/index.html, a page that plans files in a browser (installs emscripten; docs/user/browser.md)"
+	@echo "make test-everywhere  build with every supported compiler, for Windows and browsers, and Debian's packages (requires root; takes hours)"
 	@echo "make dist         write build/berth-VERSION.tar.gz, the sources of the current commit"
 	@echo "make fuzz         run every fuzz target for MINUTES=1 (requires clang)"
 	@echo "make soak         repeat random work for MINUTES=60; memory must not grow"
@@ -91,11 +92,15 @@ test-tiers: build-all
 windows:
 	@DIR=$(DIR) tools/windows.sh
 
+web:
+	@tools/web.sh
+
 # What .ci/run does not cover, because it takes too long or needs other releases of Debian. docs/user/install.md has the last results.
 test-everywhere: build
 	@tools/compilers.sh
 	@tools/debian.sh
 	@$(MAKE) --no-print-directory windows
+	@DIR=$(DIR) tools/web.sh build test speed
 
 dist:
 	@tools/dist.sh

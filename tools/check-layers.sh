@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 
-levels="base=0 quant=0.5 core=1 plan=2 gguf=2 backend=3 record=3 capture=3 alloc=4 gpu=3.5 cpu=4 cuda=4 vulkan=4 mpi=4 meta=4.5 sched=5 opt=5.5 registry=5 compat2023=5.5 registry2023=5.7 model=6 plot=6 train=6.5 generate=7 quantize=7 view=7 simulate=7 admit=7 proof=7 client=7 fit=7.5 library=8 serve=8 cli=9"
+levels="base=0 quant=0.5 core=1 plan=2 gguf=2 backend=3 record=3 capture=3 alloc=4 gpu=3.5 cpu=4 cuda=4 vulkan=4 mpi=4 meta=4.5 sched=5 opt=5.5 registry=5 compat2023=5.5 registry2023=5.7 model=6 plot=6 train=6.5 generate=7 quantize=7 view=7 simulate=7 admit=7 proof=7 client=7 fit=7.5 library=8 serve=8 web=8 cli=9"
 # ggml.h has level 0 because all folders use its statuses and log levels. ggml-backend-impl.h has level 1 because any folder may
 # call functions through its tables.
 headers="ggml.h=0 gguf.h=2 ggml-backend.h=3 ggml-backend-impl.h=1 ggml-alloc.h=4 ggml-cpu.h=4 ggml-opt.h=5.5
