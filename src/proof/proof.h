@@ -4,8 +4,9 @@
 #pragma once
 
 #include "base/base.h"
-
 #include <stdlib.h>
+
+#define PROOF_SIZE_LIMIT ((uint64_t) 1 << 62) // the largest size of an item
 
 // Stores up to `size` bytes of the text in `to`. Returns their number; 0: the text has ended.
 typedef size_t (*proof_read_t)(char *to, size_t size, void *user);
@@ -39,15 +40,12 @@ struct proof {
     char text[1 << 16];
 };
 
-// ---- check.c ----
+// ---- items.c ----
 
 // items: n items of a plan, which must stay valid. Afterwards p->mem must be freed.
 void proof_init(struct proof *p, const struct berth_plan_item *items, int64_t n, proof_read_t read, void *user);
-// Checks the next part. False: out of memory, the proof is refused, or it has ended.
-bool proof_next(struct proof *p) BERTH_MUST_USE;
-
-// Takes the number of an item of the pool. align > 0: uses the group of the item, once per part; its alignment must be a multiple of align. NULL:
-// the proof is refused.
+// Takes the number of an item of the pool. NULL: the proof is refused. align > 0: uses the group of the item, once per part; its
+// alignment must be a multiple of align.
 const struct proof_item *proof_item_take(struct proof *p, uint64_t align);
 
 struct proof_key {
@@ -56,9 +54,13 @@ struct proof_key {
 };
 int proof_by_key(const void *a, const void *b); // for qsort
 
-// ---- search.c ----
+// ---- check.c ----
 
-// Takes the reason `search` and checks that it proves the bound.
+// Checks the next part. False: out of memory, the proof is refused, or it has ended.
+bool proof_next(struct proof *p) BERTH_MUST_USE;
+
+// ---- search.c: takes the reason `search` and checks that it proves the bound ----
+
 void proof_search(struct proof *p);
 
 // ---- reader.c: the text, as words and numbers. It may be larger than memory ----
@@ -67,9 +69,8 @@ void proof_search(struct proof *p);
 bool proof_refuse(struct proof *p, const char *format, ...) BERTH_PRINTF(2, 3);
 // Returns the next byte without taking it; -1: the text has ended, or the proof is refused.
 int proof_peek(struct proof *p);
-// Takes the next byte.
+// Take the next byte, and this text.
 int proof_byte(struct proof *p);
-// Takes this text.
 void proof_text(struct proof *p, const char *text);
 // Takes a number from 0 to most, and the space or line break after it.
 uint64_t proof_number(struct proof *p, uint64_t most);
