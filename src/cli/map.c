@@ -130,7 +130,7 @@ static int options_check(struct options *o, int n, char **operands) {
         return cli_usage("map", "--spill requires --budget");
     }
     if (o->curve && (o->captured || o->n_paths > 1 || !berth_ends_with(o->out, ".svg"))) {
-        return cli_usage("map", "--curve draws one file, without --captured, and --out must end in .svg");
+        return cli_usage("map", "--curve requires a single FILE, an --out that ends in .svg, and no --captured");
     }
     return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' must end in .svg or .html", o->out);
 }

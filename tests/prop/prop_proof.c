@@ -124,7 +124,9 @@ static void problem_make_tight(struct problem *m, int64_t n) {
     }
     for (int64_t step = 0; step < n_steps; step++) {
         const uint64_t sum = bytes_alive(m, step);
-        live = sum > live ? sum : live;
+        if (sum > live) {
+            live = sum;
+        }
     }
     for (int64_t step = 0; step < n_steps; step++) {
         const uint64_t gap = live - bytes_alive(m, step), less = gap > 1 ? brute_random(2) : 0;
@@ -167,7 +169,9 @@ static void items_divide(struct problem *m) {
             m->items[m->n] = *item;
             m->items[m->n++].first = item->first + 1;
             item->last -= (int64_t) brute_random(2);
-            item->last = item->last < item->first ? item->first : item->last;
+            if (item->last < item->first) {
+                item->last = item->first;
+            }
         }
     }
 }

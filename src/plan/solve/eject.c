@@ -313,7 +313,9 @@ static int64_t find_gap(struct eject *e, int32_t i, int64_t cap, int32_t m) {
             for (int32_t j = k; j < m && start < cap && (int64_t) e->start[j] == start; j++) {
                 above += common_width(e, i, e->by_start[j]);
             }
-            above = high + size == start ? above : 0;
+            if (high + size < start) {
+                above = 0;
+            }
             const double touch = (low == top ? max_f64(below, above) : above) / width;
             const double value = ((double) (start - top - size) + e->typical_size) * (TOUCH_MOST - touch);
             if (value < least) {
@@ -322,7 +324,9 @@ static int64_t find_gap(struct eject *e, int32_t i, int64_t cap, int32_t m) {
             }
         }
         if (k < m && (int64_t) e->end[k] >= top) {
-            below = (int64_t) e->end[k] > top ? 0 : below;
+            if ((int64_t) e->end[k] > top) {
+                below = 0;
+            }
             below += common_width(e, i, e->by_start[k]);
             top = (int64_t) e->end[k];
         }

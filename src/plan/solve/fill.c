@@ -12,8 +12,8 @@
 
 #define CLOCK_BLOCKS 32  // blocks between two readings of the clock
 #define CHAIN_STEPS 50   // steps of a chain; each second round has twice as many
-#define SWAP 2           // a chain swaps if the open blocks have less than this times the difficulty of its block
-#define HOPELESS 8       // a chain ends early if the open blocks have more than this times that difficulty
+#define SWAP 2           // a chain may leave blocks open whose difficulties sum to less than this times that of its own block
+#define HOPELESS 8       // a chain ends early if this sum is more than this times the difficulty of its own block
 #define SWAP_OPEN 4      // with so many more open blocks than at best, chains do not swap
 #define STUCK_CHAINS 50  // chains since the number of open blocks was least, until the search is stuck
 #define STUCK_OPEN 10    // the same per open block

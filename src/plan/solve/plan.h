@@ -260,7 +260,7 @@ struct plan_goal {
     int32_t n_threads;        // 1 if work is counted
     bool is_brief;            // run only the first methods of the fast path
     struct plan_watch *watch; // may be NULL
-    struct plan_proof *proof; // stores the log of a search that raises the bound (proof.h); NULL: no proof is wanted
+    struct plan_proof *proof; // stores the log of a search that raises the bound (proof.h); NULL: no proof is written
 };
 
 // The current results for one problem, in units. Invariant: off is a valid plan with this peak; bound <= peak.

@@ -23,7 +23,7 @@ struct solve {
     uint64_t peak_max;       // bytes; the highest peak of a pool so far
     int32_t n_left;          // pools that are not planned yet
     struct plan_watch watch; // ask == NULL: there is no callback
-    struct plan_proof proof; // write == NULL: no proof is wanted
+    struct plan_proof proof; // write == NULL: no proof is written
     struct berth_scratch scratch;
 };
 
