@@ -67,7 +67,7 @@ awk '{p += $2; f += $4; u += $6} $4 > 0 {bad = bad " " $1 "(" $4 ")"} {none[$1] 
 step "no allocation after reserve"
 for what in steps fill full replay experts; do
     timeout 120 "$build/cuda-promise" "$build/lib" $what > "$logs/promise-$what.log" 2>&1 || echo "FAIL cuda-promise $what: exit $?"
-    tail -1 "$logs/promise-$what.log"
+    tail -2 "$logs/promise-$what.log"
 done
 
 if [ -n "${GPUBENCH:-}" ] && [ "$SECONDS" -lt "$limit" ]; then

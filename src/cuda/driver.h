@@ -44,8 +44,10 @@ enum {
 };
 
 enum {
+    CU_FUNC_ATTRIBUTE_LOCAL_SIZE = 3,
     CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED = 8,
+    CU_LIMIT_STACK_SIZE = 0,
     CU_STREAM_NON_BLOCKING = 1,
     CU_EVENT_DISABLE_TIMING = 2,
     CU_MEMHOSTALLOC_PORTABLE = 1,
@@ -157,6 +159,8 @@ typedef struct {
     X(ModuleGetFunctionCount, cuModuleGetFunctionCount, (unsigned *n, CUmodule module)) \
     X(ModuleEnumerateFunctions, cuModuleEnumerateFunctions, (CUfunction *functions, unsigned n, CUmodule module)) \
     X(GraphExecUpdate, cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)) \
+    X(FuncLoad, cuFuncLoad, (CUfunction function)) \
+    X(CtxSetLimit, cuCtxSetLimit, (int limit, size_t value)) \
     X(TensorMapEncodeTiled, cuTensorMapEncodeTiled, (void *map, int type, unsigned rank, void *address, const uint64_t *dims, \
         const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))
 // clang-format on

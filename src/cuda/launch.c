@@ -15,19 +15,24 @@ static uint32_t name_hash(const char *name) {
     return h;
 }
 
-// Finds a kernel in the modules. The attribute query makes the driver load the kernel now. Otherwise the first launch would
-// allocate memory.
+// Loads a kernel into the device's memory. Otherwise its first launch would allocate memory. Drivers before CUDA 12.4 load a kernel
+// when one of its attributes is queried.
+static CUresult function_load(const struct cuda_driver *cu, CUfunction function) {
+    int n_regs;
+    return cu->FuncLoad != NULL ? cu->FuncLoad(function) : cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+}
+
+// Finds a kernel in the modules and loads it.
 static CUresult kernel_look_up(struct cuda_device *dev, const char *name, CUfunction *function) {
     CUresult rc = CUDA_ERROR_NOT_FOUND;
     for (int i = 0; i < dev->n_modules && rc == CUDA_ERROR_NOT_FOUND; i++) {
         rc = dev->cu->ModuleGetFunction(function, dev->modules[i], name);
     }
-    int n_regs;
-    return rc == CUDA_SUCCESS ? dev->cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, *function) : rc;
+    return rc == CUDA_SUCCESS ? function_load(dev->cu, *function) : rc;
 }
 
-// Loads all kernels of a module: the driver loads a kernel when one of its attributes is first queried.
-static CUresult module_load(const struct cuda_driver *cu, CUmodule module) {
+// Loads all kernels of a module. Raises *local_size to the largest local memory of a thread, in bytes.
+static CUresult module_load(const struct cuda_driver *cu, CUmodule module, int *local_size) {
     unsigned n = 0;
     CUresult rc = cu->ModuleGetFunctionCount(&n, module);
     if (rc != CUDA_SUCCESS || n == 0) {
@@ -39,8 +44,14 @@ static CUresult module_load(const struct cuda_driver *cu, CUmodule module) {
     }
     rc = cu->ModuleEnumerateFunctions(functions, n, module);
     for (unsigned i = 0; i < n && rc == CUDA_SUCCESS; i++) {
-        int n_regs;
-        rc = cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, functions[i]);
+        int size = 0;
+        rc = function_load(cu, functions[i]);
+        if (rc == CUDA_SUCCESS) {
+            rc = cu->FuncGetAttribute(&size, CU_FUNC_ATTRIBUTE_LOCAL_SIZE, functions[i]);
+        }
+        if (size > *local_size) {
+            *local_size = size;
+        }
     }
     berth_free(functions);
     return rc;
@@ -50,8 +61,14 @@ enum ggml_status cuda_kernels_load(struct cuda_device *dev) {
     CUresult rc = CUDA_SUCCESS;
     pthread_mutex_lock(&dev->gpu.lock);
     if (!dev->has_kernels && dev->cu->ModuleGetFunctionCount != NULL && dev->cu->ModuleEnumerateFunctions != NULL) {
+        int local_size = 0;
         for (int i = 0; i < dev->n_modules && rc == CUDA_SUCCESS; i++) {
-            rc = module_load(dev->cu, dev->modules[i]);
+            rc = module_load(dev->cu, dev->modules[i], &local_size);
+        }
+        // The driver allocates local memory for all threads of the device, by default 1 KiB per thread. The first launch of a kernel
+        // that needs more would allocate memory. On an H200, the exact size saves 170 MiB.
+        if (rc == CUDA_SUCCESS && dev->cu->CtxSetLimit != NULL && local_size > 0) {
+            rc = dev->cu->CtxSetLimit(CU_LIMIT_STACK_SIZE, (size_t) local_size);
         }
         dev->has_kernels = rc == CUDA_SUCCESS;
     }

@@ -15,6 +15,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+enum { LOCAL_SIZE = 368 }; // bytes of local memory of a thread, of every kernel
+
 struct CUctx_st {
     int device;
 };
@@ -262,8 +264,16 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
 }
 EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function) {
     (void) attribute, (void) function;
-    *value = 32;
+    *value = LOCAL_SIZE;
     return call_end(call_begin(-1));
+}
+EXPORT CUresult cuFuncLoad(CUfunction function) {
+    (void) function;
+    return call_end(call_begin(-1));
+}
+EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
+    const CUresult rc = call_begin(-1);
+    return call_end(rc == CUDA_SUCCESS && (limit != CU_LIMIT_STACK_SIZE || value != LOCAL_SIZE) ? CUDA_ERROR_INVALID_VALUE : rc);
 }
 static CUresult launched(CUresult rc, CUfunction function, CUstream stream) {
     if (rc == CUDA_SUCCESS && stream->capturing) {

@@ -35,7 +35,7 @@ struct act_args {
     int wait;
 };
 
-// Arguments of mma90 and mid90: y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k].
+// Arguments of mma90, mid90 and mid80: y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k].
 struct mma_args {
     const char *w;
     const uint16_t *tiles;
@@ -51,8 +51,8 @@ struct mma_args {
     int ne2, r2, r3;
     int n_tiles; // number of tiles of columns
     int wait;
-    // mid90 only
-    int n_row_groups; // warp groups with different rows: 1, 2 or 4. The others of the 4 groups compute other chunks of these rows.
+    // mid90 and mid80 only
+    int n_row_groups; // groups of four warps with different rows: 1, 2 or 4. The other groups compute other chunks of these rows.
     int n_stages;     // chunks in a ring, 2 to MID_STAGES
     int w_const;      // no kernel of this graph writes w
     // Further matrices of n_more products with the same columns; all matrices have rows of the same type and length. Requires
@@ -64,7 +64,8 @@ struct mma_args {
     const float *add; // NULL, or [column][row]: numbers to add to the results of the first matrix
     int64_t add_col;  // stride in floats
 };
-enum { MID_GROUPS = 4, MID_STAGES = 4, MID_PITCH = 68, MID_HEAD = 1024 };
+// MID_GROUPS: most groups of four warps in a block; mid90 always has as many. MID80_STEPS: stages of columns of mid80.
+enum { MID_GROUPS = 4, MID_STAGES = 4, MID_PITCH = 68, MID_HEAD = 1024, MID80_STEPS = 3 };
 #ifndef __cplusplus
 typedef struct act_args act_args;
 typedef struct mma_args mma_args;

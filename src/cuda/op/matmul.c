@@ -5,16 +5,19 @@
 //   1             mv      the type has an mv kernel, and the column is f32 and fits into shared memory (cuda_is_vector, mv.c)
 //   1 to 8        mf      weights and columns are f32 and aligned to 16 bytes (can_run_floats)
 //   2 to 16       few90   the GPU has the sm_90a kernels, the type has a few90 kernel, the product is not a batch (cuda_is_few, few.c)
-//   17 to 32      mid90   the weights are f16 or bf16, otherwise as below
+//   17 to 32      mid     the weights are f16 or bf16, otherwise as below
 //   17 or more    cuBLAS  cuBLAS is installed, the weights are dense, the columns are f32 and not a batch (can_run_blas)
-//   9 to 128      mid90   the GPU has the sm_90a kernels, the weights are not f32 and are aligned to 16 bytes (cuda_can_mid)
-//   129 or more   mid90   cuda_can_mid as above, and mma90 would have work for at most half of the multiprocessors
+//   9 to 128      mid     the weights are not f32 and are aligned to 16 bytes (cuda_can_mid)
+//   129 or more   mid     cuda_can_mid as above, and the GPU does not have the sm_90a kernels, or mma90 would have work for at most
+//                         half of the multiprocessors
 //   1 to 16       mmv     none
 //   17 or more    mmv     the GPU does not have the sm_90a kernels
 //   17 or more    mma90   none
 //
+// mid is mid90 or mid80 (kernel/mid.cuh).
+//
 // In the code, the limits are MF_COLS (8), CUDA_MID_MIN (8), CUDA_MM_WIDE (16), CUDA_DENSE_MAX (32) and CUDA_MID_MAX (128).
-// mmv, mid90 and mma90 read columns that were converted to f16 or bf16; mid90 and mma90 read them in tiles. cuBLAS reads
+// mmv, mid and mma90 read columns that were converted to f16 or bf16; mid and mma90 read them in tiles. cuBLAS reads
 // converted columns, too, unless the weights are f32. mv and mf read the columns unconverted. Converted columns stay in the arena
 // until another op uses the arena. If the next product has the same columns, it does not convert them again.
 
@@ -25,10 +28,10 @@
 // ---- types ----
 
 // The kernels of each type (struct cuda_mm_type). HOT types are common: they have an mv kernel, and mma90 kernels for tiles of 64
-// and of 256 columns. COLD types have no mv kernel, and one mma90 kernel, for tiles of 128 columns. Both have mid90 kernels for
+// and of 256 columns. COLD types have no mv kernel, and one mma90 kernel, for tiles of 128 columns. Both have mid kernels for
 // four tile widths (MID), and mmv kernels with 16 and with 8 warps.
 // clang-format off
-#define MID(name) {"mid90_" #name "_8", "mid90_" #name "_16", "mid90_" #name "_32", "mid90_" #name "_64"}
+#define MID(name) {"mid_" #name "_8", "mid_" #name "_16", "mid_" #name "_32", "mid_" #name "_64"}
 #define FEW(name) {"few90_" #name "_8", "few90_" #name "_16"}
 #define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name), FEW(name)}
 #define COLD(TYPE, name)  {GGML_TYPE_##TYPE, NULL, "mmv_" #name, "mmv_" #name, NULL, "mma90_" #name "_128", NULL, false, NULL, "mmv_" #name "_8", "mmv_" #name "_8", MID(name), {NULL}}
@@ -55,15 +58,16 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type) {
 
 // ---- columns ----
 
-bool cuda_can_mid(const struct gpu_device *dev, const struct ggml_tensor *w) {
-    return cuda_traits(dev)->has_kernels_90a && cuda_mm_type(w->type)->mid[0] != NULL &&
-           ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0 && w->nb[1] < (1u << 26);
+bool cuda_can_mid(const struct ggml_tensor *w) {
+    return cuda_mm_type(w->type)->mid[0] != NULL && ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0 &&
+           w->nb[1] < (1u << 26);
 }
 
 int cuda_mm_tile(const struct gpu_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid) {
     const int nt_mma = t->mma_128 != NULL ? 128 : 256;
     const int64_t n_blocks = (m + 127) / 128 * ((n + nt_mma - 1) / nt_mma); // of mma90
-    *is_mid = can_mid && n > CUDA_MID_MIN && (n <= CUDA_MID_MAX || n_blocks <= cuda_traits(dev)->n_sm / 2);
+    const bool has_mma = cuda_traits(dev)->has_kernels_90a && n > CUDA_MID_MAX && n_blocks > cuda_traits(dev)->n_sm / 2;
+    *is_mid = can_mid && n > CUDA_MID_MIN && !has_mma;
     if (*is_mid) {
         int nt = 16;
         while (nt < n && nt < 64) {
@@ -207,16 +211,21 @@ static enum ggml_status run_floats(struct gpu_run *r, struct ggml_tensor *op) {
 
 // ---- many columns ----
 
-// How mid90 divides a product among blocks.
+// How mid divides a product among blocks.
 struct mid_shape {
-    // row_groups: number of warp groups with different rows; the other warp groups have other chunks of the same rows. ranks:
-    // blocks per cluster.
-    int64_t row_groups, ranks;
-    // stage: bytes of one stage of a block: one chunk of 64 rows per warp group, and the columns of these chunks. n_stages:
-    // stages in each ring.
-    int64_t stage, n_stages;
-    double cost; // predicted time of the product; the unit is the time of one chunk
+    // groups: groups of four warps. row_groups: groups with different rows; the other groups have other chunks of the same rows.
+    // ranks: blocks per cluster.
+    int64_t groups, row_groups, ranks;
+    int64_t n_stages; // chunks in each ring; less than 2: the block does not fit
+    int64_t shared;   // bytes of shared memory
+    double cost;      // predicted time of the product; the unit is the time of one chunk
 };
+
+// Returns the distance of the rows of a chunk in a ring, in bytes; equals mmv_stage::PITCH. *bytes: bytes of a chunk.
+static int64_t mid_pitch(const struct cuda_mm_type *t, int64_t *bytes) {
+    *bytes = mmv_chunk(t->type) / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
+    return (((*bytes + 14) / 16 + 1) | 1) * 16;
+}
 
 // Returns the number of blocks of `rows` rows of all matrices.
 static int64_t mid_row_blocks(const mma_args *a, int64_t rows) {
@@ -227,14 +236,16 @@ static int64_t mid_row_blocks(const mma_args *a, int64_t rows) {
     return n;
 }
 
-static struct mid_shape mid_shape_of(const struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz,
+static struct mid_shape mid90_shape_of(const struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz,
     int64_t row_groups, int64_t ranks) {
-    const int64_t chunk = mmv_chunk(t->type), bytes = chunk / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
-    const int64_t pitch = (((bytes + 14) / 16 + 1) | 1) * 16, chunk_groups = MID_GROUPS / row_groups,
+    int64_t bytes;
+    const int64_t pitch = mid_pitch(t, &bytes), chunk = mmv_chunk(t->type), chunk_groups = MID_GROUPS / row_groups,
                   n_sm = cuda_traits(r->dev)->n_sm;
-    const int64_t rows_size = MID_GROUPS * 64 * pitch, columns_size = chunk_groups * nt * chunk * 2;
-    struct mid_shape s = {.row_groups = row_groups, .ranks = ranks, .stage = rows_size + columns_size};
-    s.n_stages = min_i64(((int64_t) cuda_traits(r->dev)->shared_max - MID_HEAD) / s.stage, MID_STAGES);
+    const int64_t columns_size = chunk_groups * nt * chunk * 2, stage = MID_GROUPS * 64 * pitch + columns_size;
+    struct mid_shape s = {.groups = MID_GROUPS, .row_groups = row_groups, .ranks = ranks};
+    s.n_stages = min_i64(((int64_t) cuda_traits(r->dev)->shared_max - MID_HEAD) / stage, MID_STAGES);
+    const int64_t sums = (int64_t) MID_GROUPS * nt * MID_PITCH * (int64_t) sizeof(float);
+    s.shared = MID_HEAD + max_i64(sums, s.n_stages * stage);
     const int64_t n_blocks = mid_row_blocks(a, 64 * row_groups) * ranks * a->n_tiles * nz;
     // Not all multiprocessors can be part of large clusters (H200).
     const int64_t usable = ranks <= 2 ? n_sm : n_sm * (ranks == 4 ? 7 : 6) / 8;
@@ -245,22 +256,47 @@ static struct mid_shape mid_shape_of(const struct gpu_run *r, const struct cuda_
     return s;
 }
 
+static struct mid_shape mid80_shape_of(const struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz,
+    int64_t groups, int64_t row_groups) {
+    int64_t bytes;
+    const int64_t pitch = mid_pitch(t, &bytes), chunk = mmv_chunk(t->type), chunk_groups = groups / row_groups;
+    const int64_t shared_max = (int64_t) cuda_traits(r->dev)->shared_max, columns_size = MID80_STEPS * chunk_groups * nt * 128,
+                  stage = groups * 64 * pitch;
+    struct mid_shape s = {.groups = groups, .row_groups = row_groups, .ranks = 1};
+    s.n_stages = min_i64((shared_max - columns_size) / stage, MID_STAGES);
+    const int64_t sums = groups * nt * MID_PITCH * (int64_t) sizeof(float);
+    s.shared = max_i64(sums, columns_size + s.n_stages * stage);
+    const int64_t per_sm = clamp_i64(shared_max / (s.shared + 1024), 1, 4), n_at_once = per_sm * cuda_traits(r->dev)->n_sm;
+    const int64_t n_blocks = mid_row_blocks(a, 64 * row_groups) * a->n_tiles * nz, n_waves = (n_blocks + n_at_once - 1) / n_at_once;
+    const int64_t n_turns = ((a->k + chunk - 1) / chunk + chunk_groups - 1) / chunk_groups;
+    // Two groups on a multiprocessor take as long as one; more share its tensor cores.
+    s.cost = (double) (n_waves * (n_turns + 2)) * (double) max_i64(per_sm * groups, 2);
+    return s;
+}
+
+static void shape_keep_cheaper(struct mid_shape *best, struct mid_shape s) {
+    if (s.n_stages >= 2 && (best->n_stages == 0 || s.cost < best->cost)) {
+        *best = s;
+    }
+}
+
 enum ggml_status cuda_mid_tiles(struct gpu_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) {
+    const bool is_90a = cuda_traits(r->dev)->has_kernels_90a;
     struct mid_shape best = {.n_stages = 0};
     for (int64_t row_groups = 1; row_groups <= MID_GROUPS; row_groups *= 2) {
-        for (int64_t ranks = 1; ranks <= min_i64(8, cuda_traits(r->dev)->n_sm); ranks *= 2) {
-            const struct mid_shape s = mid_shape_of(r, t, nt, a, nz, row_groups, ranks);
-            if (s.n_stages >= 2 && (best.n_stages == 0 || s.cost < best.cost)) {
-                best = s;
-            }
+        for (int64_t ranks = 1; is_90a && ranks <= min_i64(8, cuda_traits(r->dev)->n_sm); ranks *= 2) {
+            shape_keep_cheaper(&best, mid90_shape_of(r, t, nt, a, nz, row_groups, ranks));
+        }
+        for (int64_t groups = row_groups; !is_90a && groups <= MID_GROUPS; groups *= 2) {
+            shape_keep_cheaper(&best, mid80_shape_of(r, t, nt, a, nz, groups, row_groups));
         }
     }
-    BERTH_ASSERT(best.n_stages >= 2); // four row groups fit into the shared memory of every GPU with sm_90a
+    BERTH_ASSERT(best.n_stages >= 2); // some shape fits into the shared memory of every GPU
     a->n_row_groups = (int) best.row_groups;
     a->n_stages = (int) best.n_stages;
-    const int64_t sums = (int64_t) MID_GROUPS * nt * MID_PITCH * (int64_t) sizeof(float), rows = 64 * best.row_groups;
-    struct gpu_dims dims = gpu_grid(best.ranks, mid_row_blocks(a, rows), a->n_tiles * nz, MID_GROUPS * 128,
-        MID_HEAD + max_i64(sums, best.n_stages * best.stage));
+    const int64_t n_row_blocks = mid_row_blocks(a, 64 * best.row_groups), n_tiles = a->n_tiles * nz;
+    struct gpu_dims dims =
+        gpu_grid(is_90a ? best.ranks : n_tiles, n_row_blocks, is_90a ? n_tiles : 1, best.groups * 128, best.shared);
     dims.cluster = (unsigned) best.ranks;
     const int i = nt == 8 ? 0 : nt == 16 ? 1 : nt == 32 ? 2 : 3;
     return gpu_launch(r, t->mid[i], dims, a);
@@ -315,11 +351,11 @@ static struct cuda_columns blas_columns(const struct cuda_mm_type *t, const stru
 static struct cuda_columns matmul_columns(const struct gpu_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x = op->src[1];
-    if (can_run_blas(dev, t, op) && (x->ne[1] > CUDA_DENSE_MAX || !cuda_can_mid(dev, op->src[0]))) {
+    if (can_run_blas(dev, t, op) && (x->ne[1] > CUDA_DENSE_MAX || !cuda_can_mid(op->src[0]))) {
         return blas_columns(t, x);
     }
     bool is_mid;
-    const int nt = cuda_mm_tile(dev, t, op->ne[0], x->ne[1], cuda_can_mid(dev, op->src[0]), &is_mid);
+    const int nt = cuda_mm_tile(dev, t, op->ne[0], x->ne[1], cuda_can_mid(op->src[0]), &is_mid);
     struct cuda_columns c = cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], nt);
     c.is_mid = is_mid;
     return c;

@@ -17,9 +17,9 @@
 //                   f32 has one kernel for both, with residuals. Quantised types have one kernel for both, without residuals.
 //   mmv_8, ...      with 8 warps per block instead of 16
 //   mma_N           tiles of N columns
-//   mid             tiles of fewer columns; the blocks of a cluster share the elements of a row
+//   mid             tiles of fewer columns; groups of warps share the elements of a row
 #define CUDA_MID_TILES 4
-#define CUDA_MID_MIN 8    // with at most this number of columns, mmv is faster than mid90
+#define CUDA_MID_MIN 8    // with at most this number of columns, mmv is faster than mid
 #define CUDA_MID_MAX 128  // with more columns, mid90 is used only if mma90 would leave half of the multiprocessors without work
 #define CUDA_DENSE_MAX 32 // with more columns, cuBLAS is faster than mid90 for f16 and bf16
 struct cuda_mm_type {
@@ -27,7 +27,7 @@ struct cuda_mm_type {
     const char *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
     bool bf; // columns are converted to bf16 instead of f16
     const char *mvb, *mmv_8, *mmv_wide_8;
-    const char *mid[CUDA_MID_TILES]; // sm_90a: tiles of 8, 16, 32 and 64 columns
+    const char *mid[CUDA_MID_TILES]; // tiles of 8, 16, 32 and 64 columns
     const char *few[2];              // sm_90a: up to 8 and up to 16 columns
 };
 const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: weights of this type are not supported
@@ -39,7 +39,7 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: weights o
 // Columns of a product, converted for tensor cores, in the arena.
 struct cuda_columns {
     int nt;              // columns per tile; 0: contiguous columns, no tiles
-    bool is_mid;         // mid90 computes the tiles
+    bool is_mid;         // mid computes the tiles
     bool plain;          // the columns have the layout that cuBLAS reads: no tiles, no scales; nt is 1
     bool rest;           // the columns are followed by their rounding residuals (x minus the rounded x); requires nt 0
     int64_t n;           // number of columns, rounded up to whole tiles
@@ -49,12 +49,12 @@ struct cuda_columns {
 };
 // Returns the layout of the n columns of k elements of each of nz products, in tiles of nt columns. nt 0: no tiles.
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
-// Returns the columns per tile for m rows and n columns; 0: mmv computes the product. *is_mid: mid90 computes the tiles, otherwise
+// Returns the columns per tile for m rows and n columns; 0: mmv computes the product. *is_mid: mid computes the tiles, otherwise
 // mma90. can_mid: the result of cuda_can_mid.
 int cuda_mm_tile(const struct gpu_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid);
-// Returns whether mid90 can read the weights w: the GPU has the sm_90a kernels, the type has a mid90 kernel, all rows begin at
-// multiples of 16 bytes, and they are less than 2^26 bytes apart.
-bool cuda_can_mid(const struct gpu_device *dev, const struct ggml_tensor *w);
+// Returns whether mid can read the weights w: the type has a mid kernel, all rows begin at multiples of 16 bytes, and they are less
+// than 2^26 bytes apart.
+bool cuda_can_mid(const struct ggml_tensor *w);
 // Returns the value of act_args.x_type for columns of type t.
 static inline int cuda_column_type(enum ggml_type t) {
     if (t == GGML_TYPE_F32) {
@@ -65,7 +65,7 @@ static inline int cuda_column_type(enum ggml_type t) {
 // Returns the threads per block of act_tiles for columns of k elements. With at most 16 elements per thread, each element is read
 // once.
 unsigned cuda_act_threads(int64_t k);
-// Launches mid90 with tiles of nt columns: 8, 16, 32 or 64.
+// Launches mid with tiles of nt columns: 8, 16, 32 or 64.
 enum ggml_status cuda_mid_tiles(struct gpu_run *r, const struct cuda_mm_type *t, int nt, mma_args *a, int64_t nz) BERTH_MUST_USE;
 enum ggml_status cuda_mm_tiles(
     struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) BERTH_MUST_USE;
@@ -95,9 +95,9 @@ size_t cuda_few_work_size(const struct cuda_mm_type *t, int64_t k, int64_t n);
 enum ggml_status cuda_few(
     struct gpu_run *r, const struct cuda_mm_type *t, few_args *a, const struct cuda_source *source) BERTH_MUST_USE;
 
-// ---- 17 to 128 columns on sm_90a (matmul.c) ----
+// ---- 9 to 128 columns (matmul.c) ----
 
-// Returns whether mid90 computes a MUL_MAT that is not a batch.
+// Returns whether mid computes a MUL_MAT that is not a batch.
 bool cuda_is_mid(const struct gpu_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
 // Converts the columns and multiplies them with the matrices of a. Sets the fields of a that follow from the columns and from `op`,
 // the first product.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // mmid.c: MUL_MAT_ID. Each token has a list of experts. A slot is an index in that list. If there are few (token, slot) pairs,
 // each pair is a product of one column (kernel/mv.cuh). Otherwise the columns are sorted by expert into tiles (kernel/mmid.cu),
-// and one launch computes all tiles (mid90.cuh, mma90.cuh). A fusion computes the products of the gate and up weights and their
+// and one launch computes all tiles (mid.cuh, mma90.cuh). A fusion computes the products of the gate and up weights and their
 // GLU: with few pairs in one launch. With many pairs, the product of the down weights is included: the columns are sorted once
 // and converted once for gate and up, and the GLU is computed when its result is converted.
 
@@ -15,7 +15,7 @@
 // Layout of the arena: [columns][scales][lists: expert per tile; source and two destinations per column].
 struct plan {
     bool vectors; // each pair is a product of one column; of the other fields, only n_pairs is set
-    bool mid;     // mid90 computes the tiles, otherwise mma90
+    bool mid;     // mid computes the tiles, otherwise mma90
     int nt;       // columns per tile
     int64_t n_pairs, n_tiles;
     struct cuda_columns c;
@@ -36,12 +36,12 @@ static struct plan plan_of(const struct gpu_device *dev, const struct ggml_tenso
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2];
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
     struct plan p = {.n_pairs = ids->ne[0] * ids->ne[1]};
-    const bool can_mv = x->type == GGML_TYPE_F32 && cuda_mv_fits(dev, t, w->ne[0]);
-    p.vectors = can_mv && (p.n_pairs <= MV_PAIRS || !cuda_traits(dev)->has_kernels_90a);
+    const bool can_mv = x->type == GGML_TYPE_F32 && cuda_mv_fits(dev, t, w->ne[0]), has_mma = cuda_traits(dev)->has_kernels_90a;
+    p.vectors = can_mv && (p.n_pairs <= MV_PAIRS || (!has_mma && !(can_mid && t->mid[0] != NULL)));
     if (!p.vectors) {
         // With few pairs per expert, small tiles have fewer unused columns.
         const int64_t per_expert = p.n_pairs / (w->ne[2] > 0 ? w->ne[2] : 1);
-        p.mid = can_mid && t->mid[0] != NULL && per_expert <= CUDA_MID_MAX;
+        p.mid = can_mid && t->mid[0] != NULL && (per_expert <= CUDA_MID_MAX || !has_mma);
         p.nt = t->mma_128 != NULL && !p.mid ? 128 : 64;
         while (p.mid && p.nt > 8 && p.nt / 4 >= per_expert) {
             p.nt /= 2;
@@ -62,7 +62,7 @@ static bool mmid_supports(const struct gpu_device *dev, const struct ggml_tensor
     const bool fits = w->ne[0] == x->ne[0] && w->ne[0] > 0 && w->ne[2] <= MMID_EXPERTS && w->ne[3] == 1 && x->ne[3] == 1 &&
                       ids->ne[0] * ids->ne[1] < 65536 && x->ne[1] > 0 && ids->ne[0] % x->ne[1] == 0 &&
                       ggml_nelements(op) < INT32_MAX && w->ne[1] < INT32_MAX;
-    return rows && fits && (cuda_traits(dev)->has_kernels_90a || plan_of(dev, op, false).vectors);
+    return rows && fits && (cuda_traits(dev)->has_kernels_90a || cuda_can_mid(w) || plan_of(dev, op, false).vectors);
 }
 
 // Returns a plan with twice the tiles: those of the gate weights, then those of the up weights.
@@ -75,7 +75,7 @@ static struct plan twin_of(const struct plan *p, const struct ggml_tensor *op) {
 static size_t mmid_work_size(const struct gpu_device *dev, const struct ggml_tensor *op) {
     size_t size = 0;
     for (int can_mid = 0; can_mid < 2; can_mid++) { // the weights may have no address yet
-        const struct plan p = plan_of(dev, op, can_mid && cuda_traits(dev)->has_kernels_90a);
+        const struct plan p = plan_of(dev, op, can_mid);
         size = max_size(size, p.size);
         if (p.mid && p.n_pairs <= TWIN_PAIRS) {
             size = max_size(size, twin_of(&p, op).size);
@@ -210,11 +210,18 @@ static enum ggml_status tiles_launch(
         .r3 = 1,
         .n_tiles = (int) p->n_tiles,
         .wait = 1};
-    return p->mid ? cuda_mid_tiles(r, t, p->nt, &a, 1) : cuda_mm_tiles(r, t, p->nt, &a, 1);
+    if (p->mid) {
+        return cuda_mid_tiles(r, t, p->nt, &a, 1);
+    }
+    if (!cuda_traits(r->dev)->has_kernels_90a) { // supports() may be called before the weights have an address
+        return shim_error(GGML_STATUS_FAILED, "%s: the %s weights '%s' of MUL_MAT_ID begin at %p, which is not a multiple of 16",
+            r->dev->name, ggml_type_name(w->type), w->name, w->data);
+    }
+    return cuda_mm_tiles(r, t, p->nt, &a, 1);
 }
 
 static enum ggml_status mmid_run(struct gpu_run *r, struct ggml_tensor *op) {
-    const struct plan p = plan_of(r->dev, op, cuda_can_mid(r->dev, op->src[0]));
+    const struct plan p = plan_of(r->dev, op, cuda_can_mid(op->src[0]));
     if (p.vectors) {
         return run_vectors(r, op, NULL, NULL, p.n_pairs);
     }
@@ -282,8 +289,8 @@ static int experts_match(const struct gpu_device *dev, const struct ggml_cgraph 
     if (e.glu == NULL || !gpu_supports_op(dev, e.gate) || !gpu_supports_op(dev, e.up)) {
         return 0;
     }
-    const struct plan p = plan_of(dev, e.gate, cuda_can_mid(dev, e.gate->src[0]));
-    const struct plan up = plan_of(dev, e.up, cuda_can_mid(dev, e.up->src[0]));
+    const struct plan p = plan_of(dev, e.gate, cuda_can_mid(e.gate->src[0]));
+    const struct plan up = plan_of(dev, e.up, cuda_can_mid(e.up->src[0]));
     if (p.vectors) {
         return !gpu_overlap(e.glu, e.gate->src[1]) && !gpu_overlap(e.glu, e.gate->src[2]) ? e.n_glu : 0;
     }
@@ -291,7 +298,7 @@ static int experts_match(const struct gpu_device *dev, const struct ggml_cgraph 
         gpu_overlap(e.up, e.gate->src[2])) {
         return 0;
     }
-    const struct plan down = plan_of(dev, e.down, cuda_can_mid(dev, e.down->src[0]));
+    const struct plan down = plan_of(dev, e.down, cuda_can_mid(e.down->src[0]));
     const bool is_same = !down.vectors && p.nt == up.nt && p.mid == up.mid && p.nt == down.nt && p.n_tiles == down.n_tiles;
     return is_same ? e.n_down : 0;
 }
@@ -334,8 +341,8 @@ static enum ggml_status experts_run(struct gpu_run *r, const struct ggml_cgraph 
     if (n == e.n_glu) {
         return run_vectors(r, e.gate, e.up, e.glu, e.gate->src[2]->ne[0] * e.gate->src[2]->ne[1]);
     }
-    const struct plan p = plan_of(r->dev, e.gate, cuda_can_mid(r->dev, e.gate->src[0]));
-    const struct plan down = plan_of(r->dev, e.down, cuda_can_mid(r->dev, e.down->src[0]));
+    const struct plan p = plan_of(r->dev, e.gate, cuda_can_mid(e.gate->src[0]));
+    const struct plan down = plan_of(r->dev, e.down, cuda_can_mid(e.down->src[0]));
     struct twin twin;
     const bool is_twin = twin_at(&e, &p, &down, &twin);
     const struct plan both = is_twin ? twin_of(&p, e.gate) : p;
