@@ -89,8 +89,10 @@ static bool plan_matches(const struct gpu_plan *plan, const struct ggml_cgraph *
                 return false;
             }
         }
-        if (n_src < GGML_MAX_SRC && node->src[n_src] != NULL) {
-            return false;
+        for (int j = n_src; j < GGML_MAX_SRC; j++) { // NULL sources may be before others
+            if (node->src[j] != NULL) {
+                return false;
+            }
         }
     }
     return s == end;

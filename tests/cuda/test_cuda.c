@@ -199,6 +199,29 @@ static void graphs_are_captured(void **unused) {
     ggml_backend_free(backend);
 }
 
+// A graph that has one more source, after a NULL source, is another graph.
+static void sources_after_null_are_compared(void **unused) {
+    (void) unused;
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *x = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 64, 4, 2), *sinks = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 2);
+    struct ggml_tensor *y = ggml_soft_max_ext(ctx, x, NULL, 1.0f, 0.0f);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
+    ggml_build_forward_expand(g, ggml_neg(ctx, y));
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
+    for (int has_sinks = 0; has_sinks < 2; has_sinks++) {
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
+        }
+        assert_int_equal(st->n_execs, 1 + has_sinks);
+        assert_int_equal(st->n_graph_launches, 2 + 2 * has_sinks);
+        ggml_soft_max_add_sinks(y, sinks);
+    }
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+    ggml_backend_free(backend);
+}
+
 static void oldest_plans_are_replaced(void **unused) {
     (void) unused;
     ggml_backend_t backend = ggml_backend_cuda_init(0);
@@ -1010,6 +1033,7 @@ int main(int argc, char **argv) {
         TEST(buffers_hold_bytes),
         TEST(host_memory_is_pinned),
         TEST(graphs_are_captured),
+        TEST(sources_after_null_are_compared),
         TEST(oldest_plans_are_replaced),
         TEST(without_graphs_and_fusions),
         TEST(placement_may_prevent_a_fusion),
