@@ -32,6 +32,8 @@ struct vulkan_traits {
     uint64_t allocation_max; // bytes of one allocation
     bool is_integrated;      // the device uses the host's memory
     bool has_mapped;         // buffers are in memory that the host can access, and need no staging
+    bool keeps_denormals;    // shaders can require that f32 numbers below 2^-126 are not flushed to 0
+    bool keeps_specials;     // shaders can require that -0, infinities and NaN of f32 are kept
 };
 
 // Memory of the device, as one buffer.

@@ -106,7 +106,8 @@ static void traits_read(struct vulkan_device *dev, const VkPhysicalDevicePropert
 }
 
 bool vulkan_device_describe(struct vulkan_device *dev) {
-    VkPhysicalDeviceVulkan11Properties v11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES};
+    VkPhysicalDeviceVulkan12Properties v12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
+    VkPhysicalDeviceVulkan11Properties v11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES, .pNext = &v12};
     VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &v11};
     struct features f;
     features_init(&f);
@@ -134,6 +135,8 @@ bool vulkan_device_describe(struct vulkan_device *dev) {
         return false;
     }
     traits_read(dev, &p.properties, v11.subgroupSize, v11.maxMemoryAllocationSize);
+    dev->traits.keeps_denormals = v12.shaderDenormPreserveFloat32;
+    dev->traits.keeps_specials = v12.shaderSignedZeroInfNanPreserveFloat32;
     if (dev->traits.block_max < 256 || dev->traits.shared_max < 32768) {
         shim_log(GGML_LOG_LEVEL_WARN,
             "Vulkan: %s is not used: its workgroups have %u invocations and %u bytes, and 256 and 32768 are required",

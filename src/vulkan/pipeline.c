@@ -27,21 +27,71 @@ static const struct vulkan_shader *shader_find(const char *name) {
     return NULL;
 }
 
+// ---- SPIR-V ----
+
+enum { HEADER_WORDS = 5, MODES_MAX = 2, CAPABILITY_WORDS = 2, MODE_WORDS = 4, OP_EXECUTION_MODE = 16, OP_CAPABILITY = 17 };
+
+static uint32_t *words_put(uint32_t *to, const uint32_t *from, size_t n) {
+    memcpy(to, from, n * sizeof *from);
+    return to + n;
+}
+
+// Returns the index of the first execution mode of a module of n words; n: there is none.
+static size_t execution_mode_find(const uint32_t *code, size_t n) {
+    size_t i = HEADER_WORDS;
+    while (i < n && (code[i] & 0xffff) != OP_EXECUTION_MODE && code[i] >> 16 > 0) {
+        i += code[i] >> 16;
+    }
+    return min_size(i, n);
+}
+
+// Copies a module of *n words, and adds what the device supports of: f32 numbers below 2^-126 are not flushed to 0; -0, infinities and
+// NaN are kept. Devices differ in these points by default. Sets *n. The caller frees the copy. NULL: out of memory.
+static uint32_t *module_copy(const struct vulkan_device *dev, const uint32_t *code, size_t *n) {
+    static const uint32_t capabilities[MODES_MAX] = {4464, 4466}, modes[MODES_MAX] = {4459, 4461}; // preserve denormals, specials
+    const bool has_mode[MODES_MAX] = {dev->traits.keeps_denormals, dev->traits.keeps_specials};
+    const size_t at = execution_mode_find(code, *n);
+    uint32_t *copy = shim_calloc(*n + MODES_MAX * (CAPABILITY_WORDS + MODE_WORDS), sizeof *copy), *to = copy;
+    if (copy == NULL) {
+        return NULL;
+    }
+    to = words_put(to, code, min_size(HEADER_WORDS, *n));
+    for (int i = 0; i < MODES_MAX && at < *n; i++) {
+        const uint32_t words[CAPABILITY_WORDS] = {CAPABILITY_WORDS << 16 | OP_CAPABILITY, capabilities[i]};
+        to = has_mode[i] ? words_put(to, words, CAPABILITY_WORDS) : to;
+    }
+    to = words_put(to, code + HEADER_WORDS, at - HEADER_WORDS);
+    for (int i = 0; i < MODES_MAX && at < *n; i++) {
+        const uint32_t words[MODE_WORDS] = {MODE_WORDS << 16 | OP_EXECUTION_MODE, code[at + 1], modes[i], 32};
+        to = has_mode[i] ? words_put(to, words, MODE_WORDS) : to;
+    }
+    to = words_put(to, code + at, *n - at);
+    *n = (size_t) (to - copy);
+    return copy;
+}
+
+// ---- pipelines ----
+
 // Specialisation constants 0 to 2 are the size of the workgroup, 3 is the number of 32-bit words of shared memory, 4 is the size of
 // a subgroup.
 static VkResult pipeline_create(struct vulkan_device *dev, struct vulkan_pipeline *p) {
-    const uint32_t words = p->shared_size / 4 > 0 ? p->shared_size / 4 : 1;
-    const uint32_t values[] = {p->block[0], p->block[1], p->block[2], words, dev->traits.subgroup};
+    const uint32_t shared_words = p->shared_size / 4 > 0 ? p->shared_size / 4 : 1;
+    const uint32_t values[] = {p->block[0], p->block[1], p->block[2], shared_words, dev->traits.subgroup};
     VkSpecializationMapEntry entries[5];
     for (uint32_t i = 0; i < 5; i++) {
         entries[i] = (VkSpecializationMapEntry){.constantID = i, .offset = i * 4, .size = 4};
     }
     const VkSpecializationInfo special = {.mapEntryCount = 5, .pMapEntries = entries, .dataSize = sizeof values, .pData = values};
-    const VkShaderModuleCreateInfo code = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-        .codeSize = (size_t) ((const char *) p->shader->end - (const char *) p->shader->code),
-        .pCode = p->shader->code};
+    size_t n_words = (size_t) (p->shader->end - p->shader->code);
+    uint32_t *words = module_copy(dev, p->shader->code, &n_words);
+    if (words == NULL) {
+        return VK_ERROR_OUT_OF_HOST_MEMORY;
+    }
+    const VkShaderModuleCreateInfo code = {
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = n_words * sizeof *words, .pCode = words};
     VkShaderModule module = VK_NULL_HANDLE;
     VkResult rc = dev->vk.CreateShaderModule(dev->device, &code, NULL, &module);
+    shim_free(words);
     if (rc != VK_SUCCESS) {
         return rc;
     }

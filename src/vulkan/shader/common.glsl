@@ -247,6 +247,15 @@ float fused(float a, float b, float c) {
     return is_finite(rest) ? s + rest : s;
 }
 
+// a / b rounded to nearest, except in rare cases. Drivers need to divide accurately only if 2^-126 <= |b| <= 2^126.
+float divided(float a, float b) {
+    const float scale = abs(b) > 1e37 ? 9.5367431640625e-07 : (abs(b) < 1e-30 ? 1048576.0 : 1.0);
+    const float c = b * scale, x = a * scale, q = x / c;
+    precise float p = q * c;
+    const float rest = (x - p) - product_error(q, c);
+    return is_finite(rest) && is_finite(q) ? q + rest / c : q;
+}
+
 // e^v with an error of about one unit in the last place: 2^n times a polynomial over [-ln 2 / 2, ln 2 / 2].
 float exp_of(float v) {
     if (is_nan(v)) {
@@ -348,18 +357,41 @@ float erf_of(float v) {
     const float r = 1.0 - p * t * exp_of(-a * a);
     return v < 0.0 ? -r : r;
 }
-// Cosine and sine with a reduction of the angle that is exact for |v| up to about 10^5 and good beyond.
+// Returns the remainder of v modulo pi / 2, nearest to 0, for finite |v| >= 2. q: the quotient modulo 4. v / (2 pi) is computed
+// in integers, with the bits of 1 / (2 pi) that the exponent of v requires.
+float quarter_turn_of(float v, out int q) {
+    const uint turns[8] = uint[8]( // 1 / (2 pi)
+        0u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u, 0x7f9458eau);
+    const uint bits = floatBitsToUint(v), mantissa = bits << 8 | 0x80000000u;
+    const int exponent = int(bits >> 23 & 255u) - 126, first = exponent >> 5, shift = exponent & 31;
+    uint word[3];
+    for (int i = 0; i < 3; i++) {
+        const uint64_t two = uint64_t(turns[first + i]) << 32 | uint64_t(turns[first + i + 1]);
+        word[i] = uint(two >> (32 - shift));
+    }
+    uint64_t p = uint64_t(mantissa) * uint64_t(word[2]);
+    p = uint64_t(mantissa) * uint64_t(word[1]) + (p >> 32);
+    p += uint64_t(mantissa * word[0]) << 32;
+    q = int(uint(p >> 62)); // p: the angle in full turns, times 2^64
+    int64_t rest = int64_t(p & ((uint64_t(1) << 62) - 1));
+    if (rest >= int64_t(1) << 61) {
+        rest -= int64_t(1) << 62;
+        q++;
+    }
+    const float r = float(rest) * 3.4061215800304946e-19; // pi / 2 / 2^62
+    q = (v < 0.0 ? -q : q) & 3;
+    return v < 0.0 ? -r : r;
+}
 vec2 cos_sin_of(float v) {
     if (!is_finite(v)) {
         return vec2(NOT_A_NUMBER);
     }
     const float n = roundEven(v * 0.636619772367581343);
+    int q = int(n) & 3;
     float r = fma(n, -1.5707963267341256, v);
     r = fma(n, -6.0771005063e-11, r);
-    if (abs(n) > 4096.0) { // pi / 2 in four parts, so that products with n are exact
-        r = fma(n, -1.5703125, v);
-        r = fma(n, -4.837512969970703125e-4, r);
-        r = fma(n, -7.549789948768648e-8, r);
+    if (abs(n) > 4096.0) {
+        r = quarter_turn_of(v, q);
     }
     const float z = r * r;
     float s = 2.7183114939898219064e-6;
@@ -372,7 +404,6 @@ vec2 cos_sin_of(float v) {
     c = fma(c, z, 4.16666456e-2);
     c = fma(c, z, -0.5);
     c = fma(c, z, 1.0);
-    const int q = int(n) & 3;
     const vec2 cs = (q & 1) == 0 ? vec2(c, s) : vec2(s, c);
     return vec2(q == 1 || q == 2 ? -cs.x : cs.x, q >= 2 ? -cs.y : cs.y);
 }

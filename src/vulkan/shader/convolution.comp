@@ -283,8 +283,8 @@ float bicubic(uint64_t plane, float at_x, float at_y) {
 // The weighted mean of the source pixels around a pixel of the result. The weights are a triangle. Its half width is the number of
 // source pixels per result pixel, but at least 1.
 float antialias(uint64_t plane, float offset, int64_t x, int64_t y) {
-    const float sx = max_of(1.0, 1.0 / g.f[0]), sy = max_of(1.0, 1.0 / g.f[1]);
-    const float ax = (float(x) + offset) / g.f[0], ay = (float(y) + offset) / g.f[1];
+    const float sx = max_of(1.0, divided(1.0, g.f[0])), sy = max_of(1.0, divided(1.0, g.f[1]));
+    const float ax = divided(float(x) + offset, g.f[0]), ay = divided(float(y) + offset, g.f[1]);
     const int64_t x_end = min(int64_t(ax + sx + offset), g.a.ne[0]), y_end = min(int64_t(ay + sy + offset), g.a.ne[1]);
     float sum = 0.0, weights = 0.0;
     for (int64_t j = max(int64_t(ay - sy + offset), int64_t(0)); j < y_end; j++) {
@@ -306,9 +306,9 @@ float element_of(at4 x) {
     const uint64_t plane = at_indices(
         g.a, 0, 0, clip(int64_t(float(x.i2) / g.f[2]), g.a.ne[2]), clip(int64_t(float(x.i3) / g.f[3]), g.a.ne[3]));
     if (mode == GGML_SCALE_MODE_NEAREST) {
-        return pixel(plane, int64_t(float(x.i0) / g.f[0]), int64_t(float(x.i1) / g.f[1]));
+        return pixel(plane, int64_t(divided(float(x.i0), g.f[0])), int64_t(divided(float(x.i1), g.f[1])));
     }
-    const float ax = (float(x.i0) + offset) / g.f[0] - offset, ay = (float(x.i1) + offset) / g.f[1] - offset;
+    const float ax = divided(float(x.i0) + offset, g.f[0]) - offset, ay = divided(float(x.i1) + offset, g.f[1]) - offset;
     if (mode == GGML_SCALE_MODE_BICUBIC) {
         return bicubic(plane, ax, ay);
     }

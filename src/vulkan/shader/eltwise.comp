@@ -111,7 +111,7 @@ float binary(int what, float a, float b) {
         case GGML_OP_ADD: return a + b;
         case GGML_OP_SUB: return a - b;
         case GGML_OP_MUL: return a * b;
-        default: return a / b;
+        default: return divided(a, b);
     }
 }
 

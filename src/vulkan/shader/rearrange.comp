@@ -12,9 +12,8 @@
 #include "tensor.glsl"
 #include "rearrange.h"
 
-int64_t wrap(int64_t i, int64_t n) {
-    const int64_t r = i % n;
-    return r < 0 ? r + n : r;
+int64_t wrap(int64_t i, int64_t n) { // GLSL does not define i % n for negative numbers
+    return i >= 0 ? i % n : n - 1 - (-1 - i) % n;
 }
 
 #ifdef KERNEL_place_any
