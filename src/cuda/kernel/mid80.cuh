@@ -90,7 +90,8 @@ template <class D, int NT> LANE void mid80(const mma_args &a) {
     for (int turn = 0; turn < n_turns; turn++) {
         const int chunk = chunk_group + turn * n_chunk_groups, valid = min((int) D::CH, a.k - chunk * D::CH);
         mid_rows<D> rows;
-        rows.init(w + (int64_t) chunk * S::BYTES, reinterpret_cast<const char *>(smem) + ring + turn % a.n_stages * S::SIZE, lane);
+        rows.init(
+            w + (int64_t) chunk * S::BYTES, reinterpret_cast<const char *>(smem) + ring + turn % a.n_stages * S::SIZE, lane);
 #    pragma unroll
         for (int q = 0; q < STEPS; q++) {
             const int step = turn * STEPS + q;

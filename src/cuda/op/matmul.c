@@ -236,8 +236,8 @@ static int64_t mid_row_blocks(const mma_args *a, int64_t rows) {
     return n;
 }
 
-static struct mid_shape mid90_shape_of(const struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz,
-    int64_t row_groups, int64_t ranks) {
+static struct mid_shape mid90_shape_of(const struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a,
+    int64_t nz, int64_t row_groups, int64_t ranks) {
     int64_t bytes;
     const int64_t pitch = mid_pitch(t, &bytes), chunk = mmv_chunk(t->type), chunk_groups = MID_GROUPS / row_groups,
                   n_sm = cuda_traits(r->dev)->n_sm;
@@ -256,8 +256,8 @@ static struct mid_shape mid90_shape_of(const struct gpu_run *r, const struct cud
     return s;
 }
 
-static struct mid_shape mid80_shape_of(const struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz,
-    int64_t groups, int64_t row_groups) {
+static struct mid_shape mid80_shape_of(const struct gpu_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a,
+    int64_t nz, int64_t groups, int64_t row_groups) {
     int64_t bytes;
     const int64_t pitch = mid_pitch(t, &bytes), chunk = mmv_chunk(t->type), chunk_groups = groups / row_groups;
     const int64_t shared_max = (int64_t) cuda_traits(r->dev)->shared_max, columns_size = MID80_STEPS * chunk_groups * nt * 128,
@@ -267,7 +267,8 @@ static struct mid_shape mid80_shape_of(const struct gpu_run *r, const struct cud
     const int64_t sums = groups * nt * MID_PITCH * (int64_t) sizeof(float);
     s.shared = max_i64(sums, columns_size + s.n_stages * stage);
     const int64_t per_sm = clamp_i64(shared_max / (s.shared + 1024), 1, 4), n_at_once = per_sm * cuda_traits(r->dev)->n_sm;
-    const int64_t n_blocks = mid_row_blocks(a, 64 * row_groups) * a->n_tiles * nz, n_waves = (n_blocks + n_at_once - 1) / n_at_once;
+    const int64_t n_blocks = mid_row_blocks(a, 64 * row_groups) * a->n_tiles * nz,
+                  n_waves = (n_blocks + n_at_once - 1) / n_at_once;
     const int64_t n_turns = ((a->k + chunk - 1) / chunk + chunk_groups - 1) / chunk_groups;
     // Two groups on a multiprocessor take as long as one; more share its tensor cores.
     s.cost = (double) (n_waves * (n_turns + 2)) * (double) max_i64(per_sm * groups, 2);
