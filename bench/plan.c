@@ -10,7 +10,8 @@
 //   bench-plan hard|training [N] [SEED] [SECONDS] [asks|least]
 //       N generated problems from SEED on (support/plan_made.h): a plan at the known optimum (asks), the minimum (least), or both
 //   bench-plan anytime wide|flat|hard [N] [SEEDS] [SECONDS] [THREADS]
-//       the gap after 0.1, 1, 10 and 60 s of SEEDS random problems of N items; hard: problems of 300 to 700 items
+//       the gap after 0.1, 1, 10 and 60 s of SEEDS random problems of N items, or of those from seed 3 on with SEEDS 3-5; hard:
+//       problems of 300 to 700 items
 //   bench-plan proofs DIR|N [SECONDS] [FOLDER]
 //       search times without and with a proof, checking time and size, of all problems in DIR or N hard problems. FOLDER gets the
 //       problems and proofs, which `tests/proof/check.py folder FOLDER BERTH` checks too
@@ -263,7 +264,7 @@ int main(int argc, char **argv) {
             argc > 4 ? atof(argv[4]) : 10, argc > 5 ? argv[5] : "both");
     }
     if (argc >= 3 && strcmp(argv[1], "anytime") == 0) {
-        return run_anytime(argv[2], argc > 3 ? atoll(argv[3]) : 20000, argc > 4 ? atoi(argv[4]) : 3,
+        return run_anytime(argv[2], argc > 3 ? atoll(argv[3]) : 20000, argc > 4 ? argv[4] : "3",
             argc > 5 ? atof(argv[5]) : 10, argc > 6 ? atoi(argv[6]) : 1);
     }
     if (argc >= 3 && strcmp(argv[1], "proofs") == 0) {

@@ -59,10 +59,16 @@ static void anytime_run(struct plan_made *m, const char *name, double seconds, i
     free(in.offsets);
 }
 
-// class: "wide", "flat" or "hard".
-static int run_anytime(const char *class, int64_t n, int n_seeds, double seconds, int n_threads) {
+// class: "wide", "flat" or "hard". seeds: "4" for 1 to 4, or "3-4".
+static int run_anytime(const char *class, int64_t n, const char *seeds, double seconds, int n_threads) {
     double mean[ANYTIME_MARKS + 1] = {0}, worst[ANYTIME_MARKS + 1] = {0};
-    for (int seed = 1; seed <= n_seeds; seed++) {
+    int first = 1, last = 1;
+    if (sscanf(seeds, "%d-%d", &first, &last) < 2) {
+        last = first;
+        first = 1;
+    }
+    const int n_seeds = last - first + 1;
+    for (int seed = first; seed <= last; seed++) {
         struct plan_made m;
         struct anytime a;
         char name[64];

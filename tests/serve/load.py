@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# load.py BERTH [MINUTES [CLIENTS]]: `berth serve` under load (default: one hour, 24 clients). The clients send chats, completions,
+# load.py BERTH [MINUTES [CLIENTS [OPTION...]]]: `berth serve` under load (default: one hour, 24 clients), with more options, such as a
+# model. The clients send chats, completions,
 # embeddings, schemas, streams, wrong bodies and garbage, and some leave in the middle of an answer. Prints the resident memory at the
 # start, every minute and at the end, and the numbers of answers and failures. The exit code is 1 if an answer is wrong, if the server
 # fails a request, if a sequence or connection remains, or if the memory grows by more than 4 MiB after the first tenth of the time, or
@@ -12,9 +13,9 @@ TYPE = {'Content-Type': 'application/json'}
 
 
 class Load:
-    def __init__(self, berth, seconds, n_clients):
+    def __init__(self, berth, seconds, n_clients, options):
         self.server = subprocess.Popen([berth, 'serve', '--port', '0', '--quiet', '--parallel', '8', '--queue', '16', '--template', 'chatml',
-                                        '--connections', '128', '--per-address', '128'], stdout=subprocess.PIPE, text=True)
+                                        '--connections', '128', '--per-address', '128', *options], stdout=subprocess.PIPE, text=True)
         self.port = next(int(line.rsplit(':', 1)[1]) for line in self.server.stdout if line.startswith('listening on '))
         self.seconds, self.n_clients = seconds, n_clients
         self.end = time.monotonic() + seconds
@@ -154,7 +155,7 @@ class Load:
 
 def main():
     minutes = float(sys.argv[2]) if len(sys.argv) > 2 else 60
-    load = Load(sys.argv[1], 60 * minutes, int(sys.argv[3]) if len(sys.argv) > 3 else 24)
+    load = Load(sys.argv[1], 60 * minutes, int(sys.argv[3]) if len(sys.argv) > 3 else 24, sys.argv[4:])
     try:
         return load.run()
     finally:
