@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // wide.h: evaluates a graph in double precision, independently of src/cpu. Each tensor is a contiguous array of doubles. Leaves
-// are converted without rounding. Only ops with a row in wide_ops (wide.c) are supported.
+// are converted without rounding. Only the ops of WIDE_OPS are supported.
 #pragma once
 
 #include "core/op_params.h"
@@ -11,7 +11,7 @@
 
 struct wide;
 
-// The leaves must have their data. If an op has no row in wide_ops, returns NULL and stores its name in *missing.
+// The leaves must have their data. If an op is not in WIDE_OPS, returns NULL and stores its name in *missing.
 struct wide *wide_new(struct ggml_cgraph *graph, const char **missing);
 void wide_free(struct wide *w);
 // Leaves and parameters may be changed before the next wide_run.
@@ -60,16 +60,22 @@ const struct ggml_tensor *wide_base(const struct ggml_tensor *view);
 double wide_slope(double max_bias, int64_t head, int64_t n_head);
 double wide_unary(enum ggml_unary_op op, double x);
 
+// X(OP, name): wide_name computes GGML_OP_OP.
 // clang-format off
 #define WIDE_OPS(X) \
-    /* wide_eltwise.c */ X(copy) X(add) X(sub) X(mul) X(div) X(add1) X(add_id) X(acc) X(set) X(sqr) X(sqrt) X(log) X(sin) X(cos) \
-    X(scale) X(clamp) X(leaky_relu) X(tri) X(unary_op) X(glu) \
-    /* wide_rows.c */ X(view) X(permute) X(transpose) X(sum) X(sum_rows) X(mean) X(cumsum) X(repeat) X(repeat_back) X(concat) \
-    X(get_rows) X(get_rows_back) X(set_rows) X(diag) X(diag_mask_inf) X(diag_mask_zero) X(roll) X(pad) X(upscale) \
-    X(norm) X(rms_norm) X(group_norm) X(l2_norm) X(cross_entropy_loss) \
-    /* wide_matmul.c */ X(mul_mat) X(mul_mat_id) X(out_prod) X(soft_max) X(flash_attn_ext) X(rope) \
-    X(im2col) X(conv_2d) X(conv_2d_dw) X(conv_transpose_1d) X(conv_transpose_2d) X(pool_1d) X(pool_2d)
+    /* wide_eltwise.c */ X(DUP, copy) X(CPY, copy) X(CONT, copy) X(RESHAPE, copy) X(ADD, add) X(SUB, sub) X(MUL, mul) \
+    X(DIV, div) X(ADD1, add1) X(ADD_ID, add_id) X(ACC, acc) X(SET, set) X(SQR, sqr) X(SQRT, sqrt) X(LOG, log) X(SIN, sin) \
+    X(COS, cos) X(SCALE, scale) X(CLAMP, clamp) X(LEAKY_RELU, leaky_relu) X(TRI, tri) X(UNARY, unary_op) X(GLU, glu) \
+    /* wide_rows.c */ X(VIEW, view) X(PERMUTE, permute) X(TRANSPOSE, transpose) X(SUM, sum) X(SUM_ROWS, sum_rows) \
+    X(MEAN, mean) X(CUMSUM, cumsum) X(REPEAT, repeat) X(REPEAT_BACK, repeat_back) X(CONCAT, concat) X(GET_ROWS, get_rows) \
+    X(GET_ROWS_BACK, get_rows_back) X(SET_ROWS, set_rows) X(DIAG, diag) X(DIAG_MASK_INF, diag_mask_inf) \
+    X(DIAG_MASK_ZERO, diag_mask_zero) X(ROLL, roll) X(PAD, pad) X(UPSCALE, upscale) X(NORM, norm) X(RMS_NORM, rms_norm) \
+    X(GROUP_NORM, group_norm) X(L2_NORM, l2_norm) X(CROSS_ENTROPY_LOSS, cross_entropy_loss) \
+    /* wide_matmul.c */ X(MUL_MAT, mul_mat) X(MUL_MAT_ID, mul_mat_id) X(OUT_PROD, out_prod) X(SOFT_MAX, soft_max) \
+    X(FLASH_ATTN_EXT, flash_attn_ext) X(ROPE, rope) X(ROPE_BACK, rope) X(IM2COL, im2col) X(CONV_2D, conv_2d) \
+    X(CONV_2D_DW, conv_2d_dw) X(CONV_TRANSPOSE_1D, conv_transpose_1d) X(CONV_TRANSPOSE_2D, conv_transpose_2d) \
+    X(POOL_1D, pool_1d) X(POOL_2D, pool_2d)
 // clang-format on
-#define WIDE_DECLARE(name) void wide_##name(const struct ggml_tensor *t, double *y, const double *const *x);
+#define WIDE_DECLARE(op, name) void wide_##name(const struct ggml_tensor *t, double *y, const double *const *x);
 WIDE_OPS(WIDE_DECLARE)
 #undef WIDE_DECLARE
