@@ -56,13 +56,24 @@ static bool error_print(const char *what, const char *which) {
     return false;
 }
 
+// Returns whether `list`, words separated by blanks, contains the word.
+static bool word_in(const char *list, const char *word) {
+    const size_t n = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)) != NULL; at += n) {
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // ---- dimensions ----
 
 static int64_t dimension(const struct maker *m, char letter) {
     const struct size *s = m->size;
-    const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe smollm3 granite command-r glm4 gpt-oss glm4moe",
-                                  m->arch->name) != NULL; // the other architectures have as many key/value heads as query heads
-    const int64_t n_kv = groups_heads ? s->n_head_kv : s->n_head;
+    // In these architectures, each query head has key and value heads of its own.
+    const bool is_ungrouped = word_in("gpt2 gptneox phi2 phi3 olmoe deepseek2 bert t5 mamba mamba2 rwkv7", m->arch->name);
+    const int64_t n_kv = is_ungrouped ? s->n_head : s->n_head_kv;
     const bool is_mamba2 = strcmp(m->arch->name, "mamba2") == 0;
     switch (letter) {
         case 'E': return s->n_embd;
@@ -180,21 +191,19 @@ static bool layers_add(struct maker *m, const char *prefix, const char *list) {
     return ok;
 }
 
-static bool word_in(const char *list, const char *word) {
-    const size_t n = strlen(word);
-    for (const char *at = list; (at = strstr(at, word)) != NULL; at += n) {
-        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) {
-            return true;
-        }
+static bool key_is_of(const struct key *key, const char *arch) {
+    if (key->archs == NULL) {
+        return true;
     }
-    return false;
+    const bool excludes = key->archs[0] == '-';
+    return word_in(key->archs + excludes, arch) != excludes;
 }
 
 static void keys_write(struct maker *m) {
     gguf_set_val_str(m->gguf, "general.architecture", m->arch->name);
     gguf_set_val_str(m->gguf, "general.name", "random weights");
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (keys[i].archs != NULL && !word_in(keys[i].archs, m->arch->name)) {
+        if (!key_is_of(&keys[i], m->arch->name)) {
             continue;
         }
         char name[128];

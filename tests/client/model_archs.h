@@ -112,7 +112,8 @@ static const struct arch archs[] = {
         " cross_attn_o.weight m Q,E"},
 };
 
-// The value of a key is a sum of dimensions, a number or a boolean. archs lists the architectures that have the key, NULL: all.
+// The value of a key is a sum of dimensions, a number or a boolean. archs lists the architectures that have the key. After a "-" it
+// lists those that do not have it. NULL: all have it.
 struct key {
     const char *name; // part after "ARCH."
     char type;        // u, f or b
@@ -126,12 +127,9 @@ static const struct key keys[] = {
     {"block_count", 'u', "N", NULL},
     {"feed_forward_length", 'u', "F", NULL},
     {"vocab_size", 'u', "V", NULL},
-    {"attention.head_count", 'u', "A",
-        "llama qwen3 gemma2 gemma3 gpt2 gptneox phi2 phi3 qwen3moe olmoe bert t5 smollm3 granite command-r glm4 gpt-oss glm4moe "
-        "deepseek2"},
+    {"attention.head_count", 'u', "A", "-mamba mamba2 rwkv7"},
     {"attention.head_count", 'u', "0", "mamba mamba2 rwkv7"},
-    {"attention.head_count_kv", 'u', "B",
-        "llama qwen3 gemma2 gemma3 gpt2 gptneox phi2 phi3 qwen3moe olmoe bert t5 smollm3 granite command-r glm4 gpt-oss glm4moe"},
+    {"attention.head_count_kv", 'u', "B", "-mamba mamba2 rwkv7 deepseek2"},
     {"attention.head_count_kv", 'u', "1", "deepseek2"},
     {"attention.key_length", 'u', "Z+M", "deepseek2"},
     {"attention.value_length", 'u', "Z", "deepseek2"},
