@@ -6,9 +6,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${1:-build}
 case $(uname -m) in
-    aarch64 | arm64) tiers="portable neon fp16 fhm dotprod i8mm bf16 sve" qemu=qemu-aarch64 ;;
-    *) tiers="portable sse42 avx avx2 avxvnni avx512 vnni amx" qemu=qemu-x86_64 ;;
+    aarch64 | arm64) folder=arm qemu=qemu-aarch64 ;;
+    *) folder=x86 qemu=qemu-x86_64 ;;
 esac
+tiers="portable $(sed -n 's/^    {"\([a-z0-9]*\)", has_.*/\1/p' src/cpu/$folder/tiers.c | tr '\n' ' ')"
 has=$("$build/bin/berth" devices | sed -n 's/.*BERTH=//p' | head -1 | tr + ' ')
 
 for tier in $tiers; do
