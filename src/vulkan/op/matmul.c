@@ -5,21 +5,16 @@
 #include "vulkan/kernel/products.h"
 
 #include "gpu/op/op.h"
+#include "quant/formats.h"
 
 struct type_kernels {
     enum ggml_type type;
     const char *mv, *mm;
 };
 
-// A new format needs a line here, and a function in shader/formats.glsl.
-#define KERNELS(TYPE, name) \
-    { GGML_TYPE_##TYPE, "mv_" #name, "mm_" #name }
-static const struct type_kernels types[] = {KERNELS(F32, f32), KERNELS(F16, f16), KERNELS(BF16, bf16), KERNELS(Q4_0, q4_0),
-    KERNELS(Q4_1, q4_1), KERNELS(Q5_0, q5_0), KERNELS(Q5_1, q5_1), KERNELS(Q8_0, q8_0), KERNELS(Q2_K, q2_K), KERNELS(Q3_K, q3_K),
-    KERNELS(Q4_K, q4_K), KERNELS(Q5_K, q5_K), KERNELS(Q6_K, q6_K), KERNELS(IQ4_NL, iq4_nl), KERNELS(IQ4_XS, iq4_xs),
-    KERNELS(MXFP4, mxfp4), KERNELS(NVFP4, nvfp4), KERNELS(IQ2_XXS, iq2_xxs), KERNELS(IQ2_XS, iq2_xs), KERNELS(IQ2_S, iq2_s),
-    KERNELS(IQ3_XXS, iq3_xxs), KERNELS(IQ3_S, iq3_s), KERNELS(IQ1_S, iq1_s), KERNELS(IQ1_M, iq1_m), KERNELS(Q1_0, q1_0),
-    KERNELS(Q2_0, q2_0), KERNELS(TQ1_0, tq1_0), KERNELS(TQ2_0, tq2_0)};
+#define KERNELS(TYPE, name) {GGML_TYPE_##TYPE, "mv_" #name, "mm_" #name},
+#define FORMAT(TYPE, name, ...) KERNELS(TYPE, name)
+static const struct type_kernels types[] = {KERNELS(F32, f32) KERNELS(F16, f16) KERNELS(BF16, bf16) BERTH_FORMATS(FORMAT)};
 
 static const struct type_kernels *kernels_of(enum ggml_type type) {
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {

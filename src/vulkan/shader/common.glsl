@@ -2,8 +2,11 @@
 // common.glsl: what all kernels share: memory, numbers, element indices, sums over a workgroup.
 //
 // A line "//KERNEL name -D..." in a .comp file declares a kernel. The build compiles the file once per kernel, with the macro
-// KERNEL_name and the macros of the line. Kernels access memory only through the functions and types of this file, by device
-// address. ARGS(type) declares the struct of gpu/kernel that the kernel receives; its fields are g.field.
+// KERNEL_name and the macros of the line. If the name ends in _FORMAT, the line declares one kernel per block format (FORMATS in
+// formats.glsl), with the macros TYPE, TYPE_<name>, QK (elements per block) and QB (bytes per block).
+//
+// Kernels access memory only through the functions and types of this file, by device address. ARGS(type) declares the struct of
+// gpu/kernel that the kernel receives; its fields are g.field.
 #extension GL_EXT_buffer_reference2 : require
 #extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
