@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // options.c: parses a command line by the command's table (help.h), and checks the number of operands.
 
+#include "base/min.h"
 #include "cli/help.h"
 
 #include <assert.h>
@@ -320,7 +321,7 @@ int cli_command_run(const struct cli_command *command, int argc, char **argv) {
     if (help->parts != NULL) {
         return command->run(&(struct cli_args){.operands = argv + 1, .n = argc - 1});
     }
-    void *options = berth_calloc(1, help->size);
+    void *options = berth_calloc(1, max_size(help->size, 1)); // a command may have no options
     if (options == NULL) {
         return cli_fail(CLI_FAILURE, "out of memory for the options of %s", help->command);
     }
