@@ -166,7 +166,8 @@ int posix_sigaction(int number, const struct sigaction *action, struct sigaction
     }
     const bool is_own = action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN;
     handlers[number] = action->sa_handler;
-    return signal(number, is_own ? handler_call : action->sa_handler) != SIG_ERR ? 0 : -1;
+    const bool is_set = signal(number, is_own ? handler_call : action->sa_handler) != SIG_ERR;
+    return is_set ? 0 : -1;
 }
 
 // ---- patterns ----

@@ -247,8 +247,10 @@ static struct mid_shape mid90_shape_of(const struct gpu_run *r, const struct cud
     const int64_t sums = (int64_t) MID_GROUPS * nt * MID_PITCH * (int64_t) sizeof(float);
     s.shared = MID_HEAD + max_i64(sums, s.n_stages * stage);
     const int64_t n_blocks = mid_row_blocks(a, 64 * row_groups) * ranks * a->n_tiles * nz;
-    // Not all multiprocessors can be part of large clusters (H200).
-    const int64_t usable = ranks <= 2 ? n_sm : n_sm * (ranks == 4 ? 7 : 6) / 8;
+    int64_t usable = n_sm;
+    if (ranks > 2) { // not all multiprocessors can be part of large clusters (H200)
+        usable = n_sm * (ranks == 4 ? 7 : 6) / 8;
+    }
     const int64_t n_at_once = max_i64(usable / ranks, 1) * ranks, n_waves = (n_blocks + n_at_once - 1) / n_at_once;
     const int64_t n_chunks = ((a->k + chunk - 1) / chunk + ranks * chunk_groups - 1) / (ranks * chunk_groups);
     const double per_chunk = 1 + 0.5 * (double) columns_size / (double) (MID_GROUPS * 64 * bytes);
@@ -299,7 +301,10 @@ enum ggml_status cuda_mid_tiles(struct gpu_run *r, const struct cuda_mm_type *t,
     struct gpu_dims dims =
         gpu_grid(is_90a ? best.ranks : n_tiles, n_row_blocks, is_90a ? n_tiles : 1, best.groups * 128, best.shared);
     dims.cluster = (unsigned) best.ranks;
-    const int i = nt == 8 ? 0 : nt == 16 ? 1 : nt == 32 ? 2 : 3;
+    int i = 0; // nt is 8, 16, 32 or 64
+    while (8 << i < nt) {
+        i++;
+    }
     return gpu_launch(r, t->mid[i], dims, a);
 }
 
