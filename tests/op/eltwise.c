@@ -78,8 +78,11 @@ static void quant_add_cases(struct op_suite *s) {
 
 // ---- one source ----
 
+typedef struct ggml_tensor *(*map_t)(struct ggml_context *, struct ggml_tensor *);
+
 struct map {
-    int which;
+    map_t make; // NULL: ggml_unary
+    enum ggml_unary_op unary;
     enum ggml_type type;
     const int64_t *ne;
     int layout;
@@ -87,51 +90,59 @@ struct map {
     float lo, hi;
 };
 
-enum { MAP_SQR, MAP_SQRT, MAP_LOG, MAP_SIN, MAP_COS, MAP_SCALE, MAP_SCALE_BIAS, MAP_CLAMP, MAP_XIELU, MAP_UNARY };
+static struct ggml_tensor *make_scale(struct ggml_context *ctx, struct ggml_tensor *x) {
+    return ggml_scale(ctx, x, 0.7f);
+}
+
+static struct ggml_tensor *make_scale_bias(struct ggml_context *ctx, struct ggml_tensor *x) {
+    return ggml_scale_bias(ctx, x, -1.3f, 0.4f);
+}
+
+static struct ggml_tensor *make_clamp(struct ggml_context *ctx, struct ggml_tensor *x) {
+    return ggml_clamp(ctx, x, -0.3f, 0.5f);
+}
+
+static struct ggml_tensor *make_xielu(struct ggml_context *ctx, struct ggml_tensor *x) {
+    return ggml_xielu(ctx, x, 0.8f, 0.7f, 0.5f, -1e-6f);
+}
 
 static struct ggml_tensor *build_map(struct op_build *b, const void *arg) {
     const struct map *c = arg;
     struct ggml_tensor *x = c->layout == 1 ? op_input_holes(b, c->type, c->ne) : op_input_range(b, c->type, c->ne, c->lo, c->hi);
-    struct ggml_context *ctx = b->ctx;
     if (c->specials) {
         op_with_specials(x);
     }
-    const bool plain = c->which == MAP_UNARY + GGML_UNARY_OP_GELU || c->which == MAP_UNARY + GGML_UNARY_OP_GELU_ERF ||
-                       c->which == MAP_UNARY + GGML_UNARY_OP_GELU_QUICK || c->which == MAP_UNARY + GGML_UNARY_OP_SILU;
-    if (plain && c->type == GGML_TYPE_BF16) {
+    struct ggml_tensor *y = c->make != NULL ? c->make(b->ctx, x) : ggml_unary(b->ctx, x, c->unary);
+    const bool is_rounded = c->make == NULL && (c->unary == GGML_UNARY_OP_GELU || c->unary == GGML_UNARY_OP_GELU_ERF ||
+                                                   c->unary == GGML_UNARY_OP_GELU_QUICK || c->unary == GGML_UNARY_OP_SILU);
+    if (is_rounded && c->type == GGML_TYPE_BF16) {
         b->plain = op_plain_map;
         b->plain_nmse = OP_BF16;
-    } else if ((c->which == MAP_SCALE || c->which == MAP_SCALE_BIAS) && c->layout == 1) {
+    } else if (y->op == GGML_OP_SCALE && c->layout == 1) {
         b->plain = op_plain_map;
     }
-    switch (c->which) {
-        case MAP_SQR: return ggml_sqr(ctx, x);
-        case MAP_SQRT: return ggml_sqrt(ctx, x);
-        case MAP_LOG: return ggml_log(ctx, x);
-        case MAP_SIN: return ggml_sin(ctx, x);
-        case MAP_COS: return ggml_cos(ctx, x);
-        case MAP_SCALE: return ggml_scale(ctx, x, 0.7f);
-        case MAP_SCALE_BIAS: return ggml_scale_bias(ctx, x, -1.3f, 0.4f);
-        case MAP_CLAMP: return ggml_clamp(ctx, x, -0.3f, 0.5f);
-        case MAP_XIELU: return ggml_xielu(ctx, x, 0.8f, 0.7f, 0.5f, -1e-6f);
-        default: return ggml_unary(ctx, x, (enum ggml_unary_op)(c->which - MAP_UNARY));
-    }
+    return y;
 }
 
-static void map_cases(struct op_suite *s, const char *op, int which, bool all_types, bool holes, float lo, float hi, double tol) {
+// `of` has the constructor, and the range of x.
+static void map_cases(struct op_suite *s, const char *op, struct map of, bool all_types, bool holes, double tol) {
     static const int64_t shapes[][4] = {
         {1, 1, 1, 1}, {7, 3, 2, 1}, {64, 5, 4, 3}, {1000, 3, 1, 1}, {1025, 5, 2, 1}, {5000, 17, 1, 1}, {0, 3, 1, 1}};
+    struct map c = of;
     for (size_t i = 0; i < N(shapes); i++) {
+        c.ne = shapes[i];
         for (size_t t = 0; t < (all_types ? N(float_types) : 1); t++) {
-            for (int layout = 0; layout <= (holes && shapes[i][0] > 0 && shapes[i][2] == 1);
-                 layout++) { // the reference assumes dense planes
-                const struct map c = {which, float_types[t], shapes[i], layout, false, lo, hi};
-                op_case(s, op, op_text("%s %s shape %zu layout %d", op, ggml_type_name(c.type), i, layout), tol, build_map, &c);
+            c.type = float_types[t];
+            const int n_layouts = holes && shapes[i][0] > 0 && shapes[i][2] == 1 ? 2 : 1; // the reference assumes dense planes
+            for (c.layout = 0; c.layout < n_layouts; c.layout++) {
+                op_case(s, op, op_text("%s %s shape %zu layout %d", op, ggml_type_name(c.type), i, c.layout), tol, build_map, &c);
             }
         }
     }
-    const struct map c = {which, GGML_TYPE_F32, shapes[2], 0, true, lo, hi};
-    op_case(s, op, op_text("%s specials", op), tol, build_map, &c);
+    of.type = GGML_TYPE_F32;
+    of.ne = shapes[2];
+    of.specials = true;
+    op_case(s, op, op_text("%s specials", op), tol, build_map, &of);
 }
 
 static void unary_cases(struct op_suite *s) {
@@ -139,10 +150,11 @@ static void unary_cases(struct op_suite *s) {
         if (u == GGML_UNARY_OP_XIELU) {
             continue; // it has parameters
         }
-        map_cases(s, ggml_unary_op_name((enum ggml_unary_op) u), MAP_UNARY + u, true, false, -5.0f, 5.0f, OP_F32);
-        map_cases(s, ggml_unary_op_name((enum ggml_unary_op) u), MAP_UNARY + u, true, false, -100.0f, 100.0f, OP_F32);
+        const char *name = ggml_unary_op_name((enum ggml_unary_op) u);
+        map_cases(s, name, (struct map){.unary = (enum ggml_unary_op) u, .lo = -5.0f, .hi = 5.0f}, true, false, OP_F32);
+        map_cases(s, name, (struct map){.unary = (enum ggml_unary_op) u, .lo = -100.0f, .hi = 100.0f}, true, false, OP_F32);
     }
-    map_cases(s, "XIELU", MAP_XIELU, true, false, -5.0f, 5.0f, OP_F32);
+    map_cases(s, "XIELU", (struct map){make_xielu, .lo = -5.0f, .hi = 5.0f}, true, false, OP_F32);
 }
 
 void op_suite_eltwise(struct op_suite *s) {
@@ -151,13 +163,13 @@ void op_suite_eltwise(struct op_suite *s) {
     binary_cases(s, "MUL", ggml_mul);
     binary_cases(s, "DIV", ggml_div);
     quant_add_cases(s);
-    map_cases(s, "SQR", MAP_SQR, true, false, -3.0f, 3.0f, OP_F32);
-    map_cases(s, "SQRT", MAP_SQRT, true, false, -0.1f, 9.0f, OP_F32);
-    map_cases(s, "LOG", MAP_LOG, true, false, -0.1f, 9.0f, OP_F32);
-    map_cases(s, "SIN", MAP_SIN, true, false, -30.0f, 30.0f, OP_F32);
-    map_cases(s, "COS", MAP_COS, true, false, -30.0f, 30.0f, OP_F32);
-    map_cases(s, "SCALE", MAP_SCALE, false, true, -3.0f, 3.0f, OP_F32);
-    map_cases(s, "SCALE", MAP_SCALE_BIAS, false, true, -3.0f, 3.0f, OP_F32);
-    map_cases(s, "CLAMP", MAP_CLAMP, false, true, -1.0f, 1.0f, OP_EXACT);
+    map_cases(s, "SQR", (struct map){ggml_sqr, .lo = -3.0f, .hi = 3.0f}, true, false, OP_F32);
+    map_cases(s, "SQRT", (struct map){ggml_sqrt, .lo = -0.1f, .hi = 9.0f}, true, false, OP_F32);
+    map_cases(s, "LOG", (struct map){ggml_log, .lo = -0.1f, .hi = 9.0f}, true, false, OP_F32);
+    map_cases(s, "SIN", (struct map){ggml_sin, .lo = -30.0f, .hi = 30.0f}, true, false, OP_F32);
+    map_cases(s, "COS", (struct map){ggml_cos, .lo = -30.0f, .hi = 30.0f}, true, false, OP_F32);
+    map_cases(s, "SCALE", (struct map){make_scale, .lo = -3.0f, .hi = 3.0f}, false, true, OP_F32);
+    map_cases(s, "SCALE", (struct map){make_scale_bias, .lo = -3.0f, .hi = 3.0f}, false, true, OP_F32);
+    map_cases(s, "CLAMP", (struct map){make_clamp, .lo = -1.0f, .hi = 1.0f}, false, true, OP_EXACT);
     unary_cases(s);
 }
