@@ -139,7 +139,7 @@ static inline struct ggml_context *gguf_sample_tensors(
     const struct gguf_api *api, struct gguf_context *g, struct check_rng *rng) {
     struct ggml_context *ctx = api->ggml_init((struct ggml_init_params){.mem_size = 2 << 20});
     assert_non_null(ctx);
-    for (int type = 0; type < GGML_TYPE_COUNT; type++) {
+    for (int type = 0; type <= GGML_TYPE_Q2_0; type++) {                 // the types of the reference
         const int64_t blck_size = ggml_blck_size((enum ggml_type) type); // the reference has no row for removed types
         if (blck_size > 0) {
             int64_t ne[4] = {blck_size * (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 3)),
