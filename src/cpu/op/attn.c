@@ -579,8 +579,7 @@ struct side {
 
 // Prefetches the rows of keys i .. i+n-1 of a tile. A row is short and far from the next row, so hardware does not prefetch it.
 // Must be inlined: gcc deletes calls of a function that only prefetches.
-static inline __attribute__((always_inline)) void rows_prefetch(
-    const struct side *side, const struct tile *tile, int i, int n) {
+static inline __attribute__((always_inline)) void rows_prefetch(const struct side *side, const struct tile *tile, int i, int n) {
     for (const int end = min_int(i + n, tile->n); i < end; i++) {
         const char *row = side->head + (size_t) tile_key(tile, i) * side->t->nb[1], *row_end = row + side->row_size;
         for (row -= (uintptr_t) row % CPU_GEMM_LINE; row < row_end; row += CPU_GEMM_LINE) {
