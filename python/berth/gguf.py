@@ -20,7 +20,8 @@ Value = Union[bool, int, float, str, Array, "list[str]"]
 # ---- types of tensors ----
 
 _NUMPY_TYPES = {"f32": "<f4", "f16": "<f2", "f64": "<f8", "i8": "<i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}
-TYPES = {text_of(lib.ggml_type_name(i)): i for i in range(lib.GGML_TYPE_COUNT) if lib.ggml_blck_size(i) > 0}
+_TYPES_MAX = 256  # more than the library has; the block of an unknown type has 0 elements
+TYPES = {text_of(lib.ggml_type_name(i)): i for i in range(_TYPES_MAX) if lib.ggml_blck_size(i) > 0}
 """The types of tensors: name to number, such as {"f32": 0, "q8_0": 8}."""
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 
