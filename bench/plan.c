@@ -264,8 +264,8 @@ int main(int argc, char **argv) {
             argc > 4 ? atof(argv[4]) : 10, argc > 5 ? argv[5] : "both");
     }
     if (argc >= 3 && strcmp(argv[1], "anytime") == 0) {
-        return run_anytime(argv[2], argc > 3 ? atoll(argv[3]) : 20000, argc > 4 ? argv[4] : "3",
-            argc > 5 ? atof(argv[5]) : 10, argc > 6 ? atoi(argv[6]) : 1);
+        return run_anytime(argv[2], argc > 3 ? atoll(argv[3]) : 20000, argc > 4 ? argv[4] : "3", argc > 5 ? atof(argv[5]) : 10,
+            argc > 6 ? atoi(argv[6]) : 1);
     }
     if (argc >= 3 && strcmp(argv[1], "proofs") == 0) {
         return run_proofs(argv[2], argc > 3 ? atof(argv[3]) : 10, argc > 4 ? argv[4] : NULL);
