@@ -101,6 +101,7 @@ static void problem_solve(struct problem *m, struct text *t, int64_t time_limit_
 }
 
 #define TIME_LIMIT_US 50000
+#define JOINED_SEED 9941452381785170360u // of a problem that the search of joined blocks solves
 
 enum kind { TIGHT, ALIGNED, MIXED, N_KINDS };
 
@@ -134,6 +135,24 @@ static void problem_make_tight(struct problem *m, int64_t n) {
             m->items[m->n++] = brute_item(step - (int64_t) brute_random(2), step, gap - less);
             m->items[m->n - 1].first = step;
         }
+    }
+}
+
+// Appends two items, one after the other, that fill a step each. The search joins them (join.c).
+static void problem_add_pair(struct problem *m) {
+    uint64_t live = 0;
+    int64_t last = 0;
+    for (int64_t i = 0; i < m->n; i++) {
+        const uint64_t sum = bytes_alive(m, m->items[i].first);
+        if (sum > live) {
+            live = sum;
+        }
+        if (m->items[i].last > last) {
+            last = m->items[i].last;
+        }
+    }
+    for (int k = 1; k <= 2; k++) {
+        m->items[m->n++] = brute_item(last + k, last + k, live);
     }
 }
 
@@ -385,6 +404,22 @@ static int times_measure(int64_t n, int n_problems) {
     return 0;
 }
 
+// Checks the proof of a problem whose bound the search of the joined problem raises.
+static void check_joined(struct text *t) {
+    static struct problem m;
+    int64_t steps;
+    const uint64_t seed = brute_seed;
+    brute_seed = JOINED_SEED;
+    problem_make_tight(&m, 30);
+    brute_seed = seed;
+    problem_add_pair(&m);
+    problem_solve(&m, t, 4000000);
+    const uint64_t bound = text_check(t, &m, &steps);
+    if (bound != m.report.peak || steps == 0) {
+        proof_fail(&m, t, "the search of joined blocks has no proof", bound);
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc > 3 && strcmp(argv[1], "measure") == 0) {
         return times_measure(atoll(argv[2]), atoi(argv[3]));
@@ -423,6 +458,9 @@ int main(int argc, char **argv) {
             check_damaged(&m, &t, steps, &damaged, steps > 0 ? 280 : 4);
             check_changed(&m, &t, &damaged);
         }
+    }
+    if (dir == NULL) {
+        check_joined(&t);
     }
     printf("%d optima, %d of them not shown by the proof; ", n_proven, n_lost);
     printf("%d proofs by search, %lld steps; %d problems changed, their old proof accepted for %d\n", n_searches,

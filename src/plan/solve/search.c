@@ -25,6 +25,7 @@
 #define EXACT_BLOCKS_MAX 10000 // problems with more blocks are not searched, because a node would take 0.1 s
 #define CORE_US 600000         // time limit of the search over the core
 #define WINDOW_US 250000       // time limit of the first window; each round has a longer limit
+#define REPEAT_NODES 8         // node limit of a repeated search, per node of the search before
 #define WINDOW_ROUNDS 3        // rounds of windows, if the exact search follows
 
 static const struct {
@@ -74,6 +75,22 @@ struct worker {
     bool is_running;
 };
 
+// Runs a task. A proof has no step for joined blocks, so the answer "no" for the joined problem is repeated with p.
+static void task_run(struct worker *w, struct task *t) {
+    struct exact_ask ask = t->ask;
+    if (t->is_joined) {
+        ask.proof = NULL;
+    }
+    t->answer = berth_exact_ask(t->is_joined ? w->joined : w->exact, &ask, w->off, &t->next, &t->n_nodes, &t->is_late);
+    if (t->is_joined && t->answer == EXACT_NO && t->ask.proof != NULL) {
+        ask.proof = t->ask.proof;
+        ask.blame = NULL;
+        ask.max_nodes = REPEAT_NODES * t->n_nodes;
+        t->answer = berth_exact_ask(w->exact, &ask, w->off, &t->next, &t->n_nodes, &t->is_late);
+        t->is_joined = false;
+    }
+}
+
 static void *worker_run(void *arg) {
     struct worker *w = arg;
     struct crew *c = w->crew;
@@ -83,8 +100,7 @@ static void *worker_run(void *arg) {
             return NULL;
         }
         struct task *t = &c->tasks[i];
-        struct exact *x = t->is_joined ? w->joined : w->exact;
-        t->answer = berth_exact_ask(x, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
+        task_run(w, t);
         if (t->answer == EXACT_UNKNOWN) {
             continue;
         }
@@ -193,9 +209,9 @@ static struct task *add_task(struct search *s, int64_t cap, const char *name) {
     return t;
 }
 
-// Returns whether the joined problem gives the answer for p at this capacity. A proof has no step for joined blocks.
+// Returns whether the joined problem gives the answer for p at this capacity.
 static bool can_join(const struct search *s, int64_t cap) {
-    return s->crew.joined.n > 0 && cap == s->crew.joined_cap && s->goal->proof == NULL;
+    return s->crew.joined.n > 0 && cap == s->crew.joined_cap;
 }
 
 // Round 0 searches the original problem, which is sometimes faster. Later rounds search the joined problem.
