@@ -33,6 +33,11 @@ static void graph_new(struct rig *r, int width) {
     ggml_build_forward_expand(r->graph, t);
 }
 
+static void graph_renew(struct rig *r, int width) {
+    ggml_free(r->ctx);
+    graph_new(r, width);
+}
+
 static void choose(struct rig *r) {
     for (int i = 0; i < CHAIN; i++) {
         ggml_backend_sched_set_tensor_backend(r->sched, ggml_graph_node(r->graph, i), r->backends[i % 4]);
@@ -132,12 +137,40 @@ static void every_allocation_may_fail(void **state) {
     }
 }
 
-// ---- device memory ----
-
-static void graph_renew(struct rig *r, int width) {
-    ggml_free(r->ctx);
-    graph_new(r, width);
+// Each allocation of a reservation fails once. After a reservation that succeeds, smaller graphs are
+// computed without allocation.
+static void every_allocation_of_a_reservation_may_fail(void **state) {
+    (void) state;
+    for (int kind = 0; kind < 2; kind++) { // one graph at a time; several in flight
+        int64_t n = 0;
+        for (bool is_complete = false; !is_complete;) {
+            n++;
+            struct rig r;
+            berth_alloc_watch(true);
+            rig_init(&r, false, kind > 0);
+            choose(&r);
+            const int64_t before = berth_alloc_made();
+            berth_alloc_fail_at(n);
+            const bool is_reserved = ggml_backend_sched_reserve(r.sched, r.graph);
+            is_complete = berth_alloc_made() - before < n - 1;
+            berth_alloc_fail_at(0);
+            assert_true(is_reserved || strlen(berth_last_error()) > 0);
+            for (int width = WIDTH; width > WIDTH - 4; width--) { // more graphs than the scheduler caches
+                graph_renew(&r, width);
+                const int64_t before_graph = berth_alloc_made();
+                assert_works(&r, 1.0f);
+                assert_true(!is_reserved || berth_alloc_made() == before_graph);
+            }
+            assert_true(is_reserved || !is_complete);
+            rig_fini(&r);
+            assert_int_equal(berth_alloc_alive(), 0);
+            berth_alloc_watch(false);
+        }
+        assert_true(n > 20);
+    }
 }
+
+// ---- device memory ----
 
 // The graphs have different sizes, and the size of a buffer is limited, so that a device allocates many buffers. The allocation
 // of each buffer fails once.
@@ -294,6 +327,7 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(every_allocation_of_a_reservation_may_fail),
         cmocka_unit_test(every_buffer_may_fail),
         cmocka_unit_test(a_graph_too_large_is_forgotten),
         cmocka_unit_test(a_failed_compute_is_reported),
