@@ -49,7 +49,7 @@ bool berth_gguf_source_fail(const struct gguf_source *s, uint64_t at, const char
 
 /*@ requires source_is_valid(s) && elem_size > 0;
     assigns \nothing;
-    ensures \result ==> n * elem_size <= s->size - s->at; */
+    ensures \result <==> n * elem_size <= s->size - s->at; */
 bool berth_gguf_source_holds(const struct gguf_source *s, uint64_t n, uint64_t elem_size, const char *what) {
     const uint64_t left = berth_gguf_source_left(s);
     if (n <= left / elem_size) {

@@ -291,7 +291,8 @@ static enum berth_plan_fault_kind item_fault(const struct berth_plan_item *item,
 /*@ requires fault == \null || \valid(fault);
     assigns *fault;
     ensures \result == GGML_STATUS_SUCCESS <==> kind == BERTH_PLAN_SOUND;
-    ensures fault != \null ==> fault->kind == kind && (j >= 0 ==> fault->i <= fault->j); */
+    ensures fault != \null ==> fault->kind == kind;
+    ensures fault != \null ==> fault->i == (0 <= j < i ? j : i) && fault->j == (0 <= j < i ? i : j); */
 static enum ggml_status fault_report(struct berth_plan_fault *fault, enum berth_plan_fault_kind kind, int64_t i, int64_t j) {
     if (fault != NULL) {
         *fault = (struct berth_plan_fault){kind, j >= 0 && j < i ? j : i, j >= 0 && j < i ? i : j};
