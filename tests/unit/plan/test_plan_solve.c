@@ -89,6 +89,23 @@ static void test_refusals(void **state) {
 }
 
 // A plan with an offset above 2^62 is refused, because a plan file could not hold it.
+// The bounds of four pools have the sum 2^64.
+static void test_pools_are_too_large_together(void **state) {
+    (void) state;
+    struct berth_plan_item x[4];
+    for (int i = 0; i < 4; i++) {
+        x[i] = item(0, 1, (uint64_t) 1 << 62);
+        x[i].pool = i;
+    }
+    uint64_t bound = 7;
+    assert_int_equal(berth_plan_bound(x, 4, NULL, &bound, NULL), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "the pools together need more than 2^64 - 1 bytes"));
+    assert_int_equal(bound, 7);
+    assert_int_equal(berth_plan_bound(x, 3, NULL, &bound, NULL), GGML_STATUS_SUCCESS);
+    assert_true(bound == 3 * ((uint64_t) 1 << 62));
+    assert_refused(x, 4, NULL, "2^64 - 1 bytes");
+}
+
 static void test_offsets_end_at_2_62(void **state) {
     (void) state;
     struct berth_plan_item x[3];
@@ -407,6 +424,7 @@ int main(void) {
         cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_large_sizes),
+        cmocka_unit_test(test_pools_are_too_large_together),
         cmocka_unit_test(test_offsets_end_at_2_62),
         cmocka_unit_test(test_many_fixed),
         cmocka_unit_test(test_check_names_the_fault),
