@@ -14,7 +14,7 @@
 # appended to the log, and mutants that are in the log are not run again. Headers are not changed.
 #
 # mutants.py BUILD --proof: changes the functions of tools/prove/parts.txt, N places in all, and runs tools/prove.sh on the changed
-# function. The proof must fail. It prints the mutants that are still proved.
+# function. The proof must fail. It prints the mutants that are still proved, and their number for each function.
 import argparse
 import concurrent.futures
 import glob
@@ -38,7 +38,7 @@ MODULES = {
     "gguf": "",
     "record": "test_alloc.*|test_sched.*|prop_sched|prop_alloc",
     "backend": "test_sched|test_sched_gone|test_sched_fault|test_graph_threads",
-    "plan/solve": "prop_plan.*",
+    "plan/solve": "prop_plan.*|prop_proof",
     "base": "test_plan_io|test_core_edge|test_gguf_edge|test_sched_edge|test_registry_log",
 }
 GOAL = 95
@@ -404,6 +404,12 @@ def paths_of(build, module):
     return sorted(p for p in glob.glob("src/%s/*.c" % module) if p in build.commands)
 
 
+def log_append(path, log, key, end):
+    log[key] = end
+    with open(path, "a") as file:
+        file.write(key + "\t" + end + "\n")
+
+
 def run_module(build, module, args, listed, log):
     paths = paths_of(build, module)
     rng = random.Random("%s %s" % (args.seed, module))
@@ -426,9 +432,7 @@ def run_module(build, module, args, listed, log):
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for m, end in pool.map(one, chosen):
             if log.get(m.key()) != end:
-                log[m.key()] = end
-                with open(args.log, "a") as file:
-                    file.write(m.key() + "\t" + end + "\n")
+                log_append(args.log, log, m.key(), end)
             if end in counts:
                 counts[end] += 1
             else:
@@ -468,35 +472,48 @@ def proof_mutants():
     return found
 
 
-def proof_fails(part, name, mutant):
+def judge_proof(part, name, mutant):
+    """Returns how the mutant ended: "no compile", "failed" (the proof), or "survived"."""
     with tempfile.TemporaryDirectory(prefix="mutant") as folder:
         path = os.path.join(folder, mutant.path)
         os.makedirs(os.path.dirname(path))
         with open(path, "w") as file:
             file.write(mutant.text)
+        code = path if mutant.path == part else part
+        compiler = ["cc", "-std=c11", "-D_GNU_SOURCE", "-fsyntax-only", "-I" + folder + "/src", "-Isrc", "-Iinclude", *TYPE_ERRORS, code]
+        if subprocess.run(compiler, capture_output=True).returncode != 0:
+            return "no compile"
         p = subprocess.run(
             ["tools/prove.sh", "--part", part, "--function", name, "--overlay", folder], stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, env=dict(os.environ, SECONDS_PER_GOAL="5"))
-        return p.returncode != 0
+            stderr=subprocess.DEVNULL, env=dict(os.environ, SECONDS_PER_GOAL="5", JOBS="1"))
+        return "failed" if p.returncode != 0 else "survived"
 
 
-def run_proof(args, listed):
+def run_proof(args, listed, log):
     found = proof_mutants()
     random.Random(args.seed).shuffle(found)
-    failed = equivalent = 0
-    proved = []
-    for part, name, m in found[: args.n]:
+    counts = {}
+
+    def one(row):
+        part, name, m = row
         if m.key() in listed:
-            equivalent += 1
-        elif proof_fails(part, name, m):
-            failed += 1
-        else:
-            proved.append((name, m))
-            print("still proved: %s: %s" % (name, m), flush=True)
-    n = failed + len(proved)
-    print("%d mutants of %d functions: %d equivalent, of the others %d proofs fail" % (
-        min(args.n, len(found)), len({name for _, name, _ in found}), equivalent, failed))
-    sys.exit(failed != n)
+            return name, m, "equivalent"
+        key = name + "\t" + m.key()
+        if key not in log:
+            log_append(args.log, log, key, judge_proof(part, name, m))
+        return name, m, log[key]
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for name, m, end in pool.map(one, found[: args.n]):
+            counts.setdefault(name, []).append(end)
+            if end == "survived":
+                print("still proved: %s: %s" % (name, m), flush=True)
+    row = "%-28s %8s %8s %12s %8s %8s"
+    print(row % ("function", "mutants", "invalid", "equivalent", "failed", "proved"))
+    counts["all"] = [end for ends in counts.values() for end in ends]
+    for name, ends in counts.items():
+        print(row % (name, len(ends), *(ends.count(end) for end in ("no compile", "equivalent", "failed", "survived"))))
+    sys.exit("survived" in counts["all"])
 
 
 def main():
@@ -512,17 +529,18 @@ def main():
     parser.add_argument("--again", action="store_true", help="run mutants that survived again")
     args = parser.parse_intermixed_args()
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    args.log = args.log or os.path.join(args.build, "mutants", "log.tsv")
+    os.makedirs(os.path.join(args.build, "mutants"), exist_ok=True)
+    args.log = args.log or os.path.join(args.build, "mutants", "proofs.tsv" if args.proof else "log.tsv")
     listed = equivalent_list()
-    if args.proof:
-        run_proof(args, listed)
-    build = Build(args.build)
     log = {}
     if os.path.exists(args.log):
         with open(args.log) as file:
             for row in file:
                 *key, end = row.rstrip("\n").split("\t")
                 log["\t".join(key)] = end
+    if args.proof:
+        run_proof(args, listed, log)
+    build = Build(args.build)
     modules = args.modules or list(MODULES)
     tests = sorted({t for m in modules for t in tests_of(build, m)})
     subprocess.run(["cmake", "--build", args.build, "-j", str(args.jobs), "--target", *tests], stdout=subprocess.DEVNULL, check=True)
