@@ -17,7 +17,7 @@
 #include "cpu/x86/one_column.h"
 
 #ifdef __AVX512F__
-#    define HAS_PLAIN(form) (form).is_iq
+#    define HAS_PLAIN(form) (form).is_plain
 #else
 #    define HAS_PLAIN(form) (!(form).is_packed && (WIDE || (form).is_256)) // VNNI is fast enough for blocks of 32
 #endif
@@ -28,29 +28,32 @@
 #define EACH_COL(c) _Pragma("GCC unroll 4") for (int c = 0; c < n_cols; c++)
 
 // n_vecs: vectors of a chunk. n_sums: vectors whose products are added in 16 bits before they are widened (without VNNI). is_packed:
-// the runs of a row are in lanes already, so one column needs no order of its own. is_iq: a format of IQ_FORMATS.
+// the runs of a row are in lanes already, so one column needs no order of its own. is_plain: one column is multiplied
+// by one_column.h in tiers with AVX-512, too.
 struct form {
     int n_vecs, n_sums;
-    bool is_wide, has_min, is_256, is_packed, is_iq;
+    bool is_wide, has_min, is_256, is_packed, is_plain;
 };
 static const struct form form_8bit = {8 << WIDE, 1, .is_wide = WIDE}; // q8_0, iq4_nl
 static const struct form form_4bit = {8, 8, .is_wide = false};
-static const struct form form_5bit = {8, 4, .is_wide = false}; // q5_0, mxfp4
+static const struct form form_5bit = {8, 4, .is_plain = !WIDE}; // q5_0
+static const struct form form_mxfp4 = {8, 4, .is_wide = false};
 static const struct form form_4bit_min = {8, 8, .has_min = true};
 static const struct form form_5bit_min = {8, 4, .has_min = true};
 static const struct form form_k_8bit = {4 << WIDE, 1, .is_wide = WIDE, .is_256 = true}; // iq4_xs
 static const struct form form_k_3bit = {4, 4, .is_256 = true};                          // q3_K, tq2_0
 static const struct form form_k_6bit = {4, 2, .is_256 = true};
 static const struct form form_k_min = {4, 4, .has_min = true, .is_256 = true};
-static const struct form form_iq_64 = {4, 1, .is_256 = true, .is_iq = true}; // by the offset of unpack_iq.h
-static const struct form form_iq_16 = {4, 4, .is_256 = true, .is_iq = true};
-static const struct form form_iq_1 = {4, 4, .is_256 = true, .is_iq = true};
+static const struct form form_iq_64 = {4, 1, .is_256 = true, .is_plain = true}; // by the offset of unpack_iq.h
+static const struct form form_iq_16 = {4, 4, .is_256 = true, .is_plain = true};
+static const struct form form_iq_1 = {4, 4, .is_256 = true, .is_plain = true};
 static const struct form form_q1_0 = {8, 8, .is_packed = true};
 static const struct form form_16 = {4, 4, .is_packed = true}; // q2_0, nvfp4
 #define Y_CHUNK(form) ((size_t) V_BYTES * (size_t) (2 + (form).n_vecs))
-#define PLAIN_SIZE (256 + (size_t) V_BYTES) // 256 bytes, 16 sums of 16 bits; the next unit is aligned to vectors
+// Bytes in the order of the row. In blocks of 256, 16 sums of 16 bits follow. The next unit is aligned to vectors.
+#define PLAIN_SIZE(form) ((form).is_256 ? 256 + (size_t) V_BYTES : 32 * (size_t) LANES)
 #define Y_CHUNKS(form) ((form).is_256 ? CHUNKS * Y_CHUNK(form) : Y_CHUNK(form))
-#define Y_UNIT(form) (Y_CHUNKS(form) + (HAS_PLAIN(form) ? PLAIN_SIZE : 0))
+#define Y_UNIT(form) (Y_CHUNKS(form) + (HAS_PLAIN(form) ? PLAIN_SIZE(form) : 0))
 
 // ---- the column ----
 
@@ -76,16 +79,17 @@ UNPACK_INLINE void put_run(char *chunk, int lane, const int8_t *q, const int n, 
 }
 
 // Stores block j in the order in which one_column.h reads it.
-UNPACK_INLINE void put_plain(char *unit, int j, const int8_t *q, const struct form form, const bool in_pairs) {
-    char *to = unit + Y_CHUNKS(form) + (in_pairs ? 64 * (j / 2) + 16 * (j % 2) : 32 * j);
+UNPACK_INLINE void put_plain(char *unit, int j, const int8_t *q, const struct form form, const bool in_vectors) {
+    const int per = V_BYTES / 16;
+    char *to = unit + Y_CHUNKS(form) + (in_vectors ? 2 * V_BYTES * (j / per) + 16 * (j % per) : 32 * j);
     if (HAS_PLAIN(form)) {
         memcpy(to, q, 16);
-        memcpy(to + (in_pairs ? 32 : 16), q + 16, 16);
+        memcpy(to + (in_vectors ? V_BYTES : 16), q + 16, 16);
     }
 }
 
 // The last chunk of a column may have fewer than LANES blocks. Other lanes are 0.
-#define PACK_32(name, block, TYPE, form, in_pairs, initial) \
+#define PACK_32(name, block, TYPE, form, in_vectors, initial) \
     static void pack_##name(CPU_TABLE, int64_t n, void *panel, const float *y) { \
         char *to = panel; \
         for (int64_t i = 0; i < n; i += 32 * LANES, to += Y_UNIT(form)) { \
@@ -99,17 +103,17 @@ UNPACK_INLINE void put_plain(char *unit, int j, const int8_t *q, const struct fo
                 put_float(to + 4 * j, f16_as_float(&b[j].d)); \
                 initial; \
                 put_run(to, j, b[j].qs, 8, (form).is_wide); \
-                put_plain(to, j, b[j].qs, form, in_pairs); \
+                put_plain(to, j, b[j].qs, form, in_vectors); \
             } \
         } \
     }
-#define PACK_OFFSET(name, form, offset, in_pairs) \
-    PACK_32(name, block_q8_0, GGML_TYPE_Q8_0, form, in_pairs, put_int(to + V_BYTES + 4 * j, -(offset) *sum_bytes(b[j].qs)))
+#define PACK_OFFSET(name, form, offset, in_vectors) \
+    PACK_32(name, block_q8_0, GGML_TYPE_Q8_0, form, in_vectors, put_int(to + V_BYTES + 4 * j, -(offset) *sum_bytes(b[j].qs)))
 PACK_OFFSET(q8_0, form_8bit, 128, false)
 PACK_OFFSET(iq4_nl, form_8bit, 128, true)
 PACK_OFFSET(offset_8, form_4bit, 8, true)
 PACK_OFFSET(offset_16, form_5bit, 16, true)
-PACK_OFFSET(offset_12, form_5bit, 12, true)
+PACK_OFFSET(offset_12, form_mxfp4, 12, true)
 PACK_32(q1_0, block_q8_0, GGML_TYPE_Q8_0, form_q1_0, false, transpose_quads(b[j].qs, 8);
         put_int(to + V_BYTES + 4 * j, -sum_bytes(b[j].qs)))
 PACK_32(min, block_q8_1, GGML_TYPE_Q8_1, form_4bit_min, true, put_float(to + V_BYTES + 4 * j, f16_as_float(&b[j].s)))
@@ -159,7 +163,7 @@ PACK_16(nvfp4, 1, 12)
             if (HAS_PLAIN(form)) { \
                 memcpy(to, b.qs, sizeof b.qs); \
                 memcpy(to + sizeof b.qs, b.bsums, sizeof b.bsums); \
-                to += PLAIN_SIZE; \
+                to += PLAIN_SIZE(form); \
             } \
         } \
     }
@@ -292,7 +296,7 @@ UNPACK_INLINE void store_sums(float *const *s, int64_t r, int nx, const V *sum, 
     /* With long columns, all rows are multiplied with a part of the columns before the next part, so that it stays in L1. */ \
     static void many_##type( \
         int64_t n, float *const *s, const char *x, size_t bx, int nx, const void *const *y, int ny, int64_t n_units) { \
-        const int64_t part = (int64_t) (Y_SIZE / ((size_t) ny * Y_UNIT(form_##form_name))); \
+        const int64_t part = (int64_t) (Y_SIZE / ((size_t) ny * Y_CHUNKS(form_##form_name))); \
         const size_t ahead = part < n_units ? 2 * bx : AHEAD; \
         V sum[CPU_GEMV_COLS][ROWS]; \
         for (int c = 0; c < ny; c++) { \
@@ -346,7 +350,7 @@ GEMV_32(q8_0, 8bit)
 GEMV_32(iq4_nl, 8bit)
 GEMV_32(q4_0, 4bit)
 GEMV_32(q5_0, 5bit)
-GEMV_32(mxfp4, 5bit)
+GEMV_32(mxfp4, mxfp4)
 GEMV_32(q4_1, 4bit_min)
 GEMV_32(q5_1, 5bit_min)
 GEMV_256(q4_K, k_min)
@@ -365,11 +369,11 @@ GEMV(nvfp4, 16, LANES / 4, QK_NVFP4, 1)
 // ---- one column ----
 
 // Defines one_<type>: the product of rows with one column in the order of the row. add_unit adds the product of unit b to sum.
-#define ONE_COLUMN(type, form_name, per, length, add_unit) \
+#define ONE_COLUMN(type, form_name, per, length, VEC, sum_of, add_unit) \
     static void one_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
         for (int r = 0; r < nx; r++) { \
             const char *row = (const char *) vx + (size_t) r * bx, *y = vy; \
-            __m256 sum = _mm256_setzero_ps(); \
+            VEC sum = {0}; \
             for (int64_t i = 0; i * (per) * (length) < n; i++, y += Y_UNIT(form_##form_name)) { \
                 block_##type copy[per]; \
                 const block_##type *b = unit_##type(copy, row, i, n); \
@@ -378,23 +382,25 @@ GEMV(nvfp4, 16, LANES / 4, QK_NVFP4, 1)
                 prefetch_ahead(b, (per) * sizeof *b); \
                 add_unit; \
             } \
-            s[r] = sum8(sum); \
+            s[r] = sum_of(sum); \
         } \
     }
 #define ONE_256(type, form_name) \
-    ONE_COLUMN(type, form_name, 1, QK_K, sum = add_##type(sum, b, qs, (const void *) (qs + 256), *scale))
+    ONE_COLUMN(type, form_name, 1, QK_K, __m256, sum8, sum = add_##type(sum, b, qs, (const void *) (qs + 256), *scale))
 #define ONE_32(type, form_name, scales_of, add_min_or_initial) \
-    ONE_COLUMN(type, form_name, LANES, 32, const __m256 d = _mm256_mul_ps(scales_of, _mm256_loadu_ps(scale)); \
-               add_min_or_initial; sum = add_##type(sum, b, qs, d))
+    ONE_COLUMN(type, form_name, LANES, 32, V, SUM_V, const V d = V_PS(mul)(scales_of, V_LOAD(scale)); add_min_or_initial; \
+               sum = add_##type(sum, b, qs, d))
 #define ONE_IQ(TYPE, type, n_runs, offset) ONE_256(type, iq_##offset)
 IQ_FORMATS(ONE_IQ)
 #define SCALES f16_of_blocks((const char *) b, sizeof *b)
-#define INITIAL sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(load32(y + V_BYTES)), d, sum)
+#define INITIAL sum = V_FMA(VI_OP(cvtepi32_ps)(VI_LOAD((const void *) (y + V_BYTES))), d, sum)
 #define MINS sum = _mm256_fmadd_ps(f16_of_blocks((const char *) b + 2, sizeof *b), _mm256_loadu_ps(scale + LANES), sum)
 #ifdef __AVX512F__
+#    define SUM_V _mm512_reduce_add_ps
 #    define ONE_K(type) gemv_##type
 #    define ONE_B(type) gemv_##type
 #else
+#    define SUM_V sum8
 #    define ONE_K(type) one_##type
 ONE_256(q4_K, k_min)
 ONE_256(q5_K, k_min)
@@ -408,13 +414,18 @@ ONE_256(tq2_0, k_3bit)
 ONE_32(q8_0, 8bit, SCALES, (void) 0)
 ONE_32(iq4_nl, 8bit, SCALES, (void) 0)
 ONE_32(q4_0, 4bit, SCALES, INITIAL)
-ONE_32(q5_0, 5bit, SCALES, INITIAL)
-ONE_32(mxfp4, 5bit, scales_of_mxfp4((const char *) b), INITIAL)
+ONE_32(mxfp4, mxfp4, scales_of_mxfp4((const char *) b), INITIAL)
 ONE_32(q4_1, 4bit_min, SCALES, MINS)
 ONE_32(q5_1, 5bit_min, SCALES, MINS)
 #    else
 #        define ONE_B(type) gemv_##type
 #    endif
+#endif
+#if WIDE != LANES / 16 // AVX2 without VNNI, AVX-512 with VNNI
+#    define ONE_Q5_0 one_q5_0
+ONE_32(q5_0, 5bit, f16_one_by_one((const char *) b, sizeof *b), INITIAL)
+#else
+#    define ONE_Q5_0 gemv_q5_0
 #endif
 
 void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
@@ -426,8 +437,8 @@ void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
     ROW_32(Q8_0, q8_0, q8_0, 8bit)
     ROW_32(IQ4_NL, iq4_nl, iq4_nl, 8bit)
     ROW_32(Q4_0, q4_0, offset_8, 4bit)
-    ROW_32(Q5_0, q5_0, offset_16, 5bit)
-    ROW_32(MXFP4, mxfp4, offset_12, 5bit)
+    ROW(Q5_0, q5_0, offset_16, 5bit, 32 * LANES, ONE_Q5_0)
+    ROW_32(MXFP4, mxfp4, offset_12, mxfp4)
     ROW_32(Q4_1, q4_1, min, 4bit_min)
     ROW_32(Q5_1, q5_1, min, 5bit_min)
     ROW_256(Q4_K, q4_K, k_nibbles, k_min)
