@@ -1,7 +1,8 @@
 # The CUDA backend. Its host side is plain C and is always compiled, for the tests. The library also contains the kernels, which
 # nvcc compiles. BERTH_CUDA is ON, OFF, or AUTO, which builds the library if nvcc is found. BERTH_CUDA_ARCHS lists the GPUs that the
 # kernels are compiled for, for example "90a" for H100 and H200 only. A number with + is compiled to PTX, which the driver compiles
-# for later GPUs. "80-90" compiles the code for 80 to machine code for 90, which tests the kernels of older GPUs. Each .cu file is compiled to its own fat binary, so that files are compiled in parallel and only if they change.
+# for later GPUs. "80-90" compiles the code for 80 to machine code for 90; this tests the kernels of older GPUs on a newer one.
+# Each .cu file is compiled to its own fat binary, so that files are compiled in parallel and only if they change.
 set(BERTH_CUDA AUTO CACHE STRING "Build the CUDA backend's library: ON, OFF, or AUTO: if nvcc is found")
 set(BERTH_CUDA_ARCHS "80;86;89;90a;90+" CACHE STRING "GPUs to compile kernels for")
 option(BERTH_CUDA_LINEINFO "Add source lines to kernels, for profilers; the library then contains the paths of the sources" OFF)
@@ -36,7 +37,7 @@ endif()
 
 set(cuda_codes)
 set(cuda_numbers)
-set(cuda_newest 0) # of all kernels, PTX included
+set(cuda_newest 0) # except 90a; PTX included
 set(cuda_has_90a false)
 foreach(arch ${BERTH_CUDA_ARCHS})
     if(arch MATCHES "^([0-9]+)[+]$")
@@ -50,11 +51,10 @@ foreach(arch ${BERTH_CUDA_ARCHS})
     else()
         message(FATAL_ERROR "BERTH_CUDA_ARCHS: '${arch}' is not the number of a GPU architecture, such as 90a or 90+")
     endif()
-    if(CMAKE_MATCH_1 GREATER cuda_newest)
-        set(cuda_newest ${CMAKE_MATCH_1})
-    endif()
     if(arch STREQUAL "90a")
-        set(cuda_has_90a true)
+        set(cuda_has_90a true) # runs on these GPUs only
+    elseif(CMAKE_MATCH_1 GREATER cuda_newest)
+        set(cuda_newest ${CMAKE_MATCH_1})
     endif()
 endforeach()
 string(REPLACE ";" "," cuda_numbers "${cuda_numbers}")

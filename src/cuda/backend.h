@@ -35,8 +35,8 @@ size_t cuda_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgrap
 // Writes the fusions of the last computed graph into buf, one per line with its count. Returns the length of the text.
 size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size);
 size_t cuda_backend_n_allocs(ggml_backend_t backend);
-// The build generates these: the GPUs that the kernels are compiled for, for example "800,860,890,900"; the newest of them, for
-// example 90, PTX included; whether sm_90a is among them.
+// The build generates these: the GPUs that the kernels are compiled for, for example "800,860,890,900"; the newest of them
+// except sm_90a, for example 90, PTX included; whether sm_90a is among them.
 extern const char cuda_archs[];
 extern const int cuda_newest_arch;
 extern const bool cuda_has_90a;

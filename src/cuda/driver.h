@@ -160,6 +160,7 @@ typedef struct {
     X(ModuleEnumerateFunctions, cuModuleEnumerateFunctions, (CUfunction *functions, unsigned n, CUmodule module)) \
     X(GraphExecUpdate, cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)) \
     X(FuncLoad, cuFuncLoad, (CUfunction function)) \
+    X(CtxGetLimit, cuCtxGetLimit, (size_t *value, int limit)) \
     X(CtxSetLimit, cuCtxSetLimit, (int limit, size_t value)) \
     X(TensorMapEncodeTiled, cuTensorMapEncodeTiled, (void *map, int type, unsigned rank, void *address, const uint64_t *dims, \
         const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))

@@ -57,6 +57,15 @@ static CUresult module_load(const struct cuda_driver *cu, CUmodule module, int *
     return rc;
 }
 
+// The driver allocates local memory for all threads of the device, by default 1 KiB per thread. The first launch of a kernel that
+// needs more would allocate memory, so this is done now. The limit is never lowered, because other code of the process shares it.
+static CUresult local_memory_take(const struct cuda_driver *cu, size_t size) {
+    size_t now = 0;
+    const bool can = cu->CtxGetLimit != NULL && cu->CtxSetLimit != NULL;
+    const CUresult rc = can ? cu->CtxGetLimit(&now, CU_LIMIT_STACK_SIZE) : CUDA_SUCCESS;
+    return can && rc == CUDA_SUCCESS && now < size ? cu->CtxSetLimit(CU_LIMIT_STACK_SIZE, size) : rc;
+}
+
 enum ggml_status cuda_kernels_load(struct cuda_device *dev) {
     CUresult rc = CUDA_SUCCESS;
     pthread_mutex_lock(&dev->gpu.lock);
@@ -65,10 +74,8 @@ enum ggml_status cuda_kernels_load(struct cuda_device *dev) {
         for (int i = 0; i < dev->n_modules && rc == CUDA_SUCCESS; i++) {
             rc = module_load(dev->cu, dev->modules[i], &local_size);
         }
-        // The driver allocates local memory for all threads of the device, by default 1 KiB per thread. The first launch of a kernel
-        // that needs more would allocate memory. On an H200, the exact size saves 170 MiB.
-        if (rc == CUDA_SUCCESS && dev->cu->CtxSetLimit != NULL && local_size > 0) {
-            rc = dev->cu->CtxSetLimit(CU_LIMIT_STACK_SIZE, (size_t) local_size);
+        if (rc == CUDA_SUCCESS) {
+            rc = local_memory_take(dev->cu, (size_t) local_size);
         }
         dev->has_kernels = rc == CUDA_SUCCESS;
     }

@@ -39,8 +39,9 @@ static bool device_describe(struct cuda_device *dev, const struct cuda_driver *c
         .l2_size = (size_t) device_attribute(cu, number, CU_ATTRIBUTE_L2_CACHE_SIZE),
         .integrated = device_attribute(cu, number, CU_ATTRIBUTE_INTEGRATED) != 0,
     };
-    dev->traits.can_overlap = dev->traits.cc >= 90 && cuda_newest_arch >= 90 && cu->LaunchKernelEx != NULL;
     dev->traits.has_kernels_90a = dev->traits.cc == 90 && cuda_has_90a;
+    const bool can_wait = dev->traits.has_kernels_90a || (dev->traits.cc >= 90 && cuda_newest_arch >= 90);
+    dev->traits.can_overlap = can_wait && cu->LaunchKernelEx != NULL;
     snprintf(dev->pci, sizeof dev->pci, "%04x:%02x:%02x.0",
         (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_DOMAIN_ID) & 0xffff,
         (unsigned) device_attribute(cu, number, CU_ATTRIBUTE_PCI_BUS_ID) & 0xff,

@@ -39,7 +39,10 @@ static double tolerance(const char *op, enum ggml_type type, double max_nmse, in
     for (size_t i = 0; i < sizeof product / sizeof product[0]; i++) {
         if (strcmp(op, product[i]) == 0) {
             // In a small result, cancellation makes the relative error large.
-            return n < 4 ? 0.1 : n < 64 ? 1e-2 : 5e-4;
+            if (n < 4) {
+                return 0.1;
+            }
+            return n < 64 ? 1e-2 : 5e-4;
         }
     }
     // The CPU computes these functions in f16.

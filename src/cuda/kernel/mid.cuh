@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// mid.cuh: products of weights with many columns, in tiles of 8 to 64 columns. The kernels have the same names on all GPUs: on sm_90a
-// they are mid90.cuh, on other GPUs mid80.cuh.
+// mid.cuh: products of weights with many columns, in tiles of 8 to 64 columns. The kernels have the same names on all GPUs: on
+// sm_90a they are mid90.cuh, on other GPUs mid80.cuh.
 //
 // A block has one to four groups of four warps. A group multiplies 64 rows with NT columns. n_row_groups of the groups have
-// different rows. The other groups have other chunks of the same rows (decode.cuh). Each warp copies its own 16 rows into its own
-// ring, in the file's format, and unpacks them into the A operand in registers. Columns are the B operand in shared memory; groups
-// with the same chunks share it. At the end, all sums are stored in shared memory, [group][column][MID_PITCH], and added in a fixed
-// order.
+// different rows. The groups that have different rows and the same chunk of them (decode.cuh) are a chunk group. Chunk group i of n
+// has chunks i, i + n, i + 2 n, ... Each warp copies its own 16 rows into its own ring, in the file's format, and unpacks them into
+// the A operand in registers. Columns are the B operand in shared memory. The groups of a chunk group share the columns. At the end,
+// all sums are stored in shared memory, [group][column][MID_PITCH], and added in a fixed order.
 #pragma once
 
 #include "mma_args.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // mid80.cuh: products with tiles of 8 to 64 columns (mid.cuh) on all GPUs that cannot run mid90.cuh, by the instruction mma.sync.
 //
-// A step is 64 elements of each chunk group's chunk. The columns of a step are in one of MID80_STEPS stages. All warps copy them,
-// MID80_STEPS - 1 steps in advance. The copies of a step are one group of copies; the copies of rows belong to the group of the step in
-// which they start.
+// A step multiplies 64 elements of the chunk of each chunk group. The columns of MID80_STEPS steps are in shared memory. All warps
+// copy them, MID80_STEPS - 1 steps in advance. A commit group (cp.async) has the columns of one step and the rows whose copy starts in
+// that step.
 //
 // Shared memory: [columns: stage, chunk group] [rings: warp, stage]; later the sums.
 #pragma once
@@ -36,6 +36,7 @@ template <class D, int NT> LANE void mid80(const mma_args &a) {
 #if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
     typedef mmv_stage<D> S;
     enum { STEPS = D::CH / 64, STEP_SIZE = NT * 128 }; // STEPS: steps per chunk; STEP_SIZE: bytes of one chunk group's columns
+    static_assert(STEPS >= MID80_STEPS - 1, "with two stages, the rows of a chunk must be complete when its first step begins");
     extern __shared__ __align__(1024) uint32_t smem[];
     let_next_start();
     const uint32_t base = smem_addr(smem);
@@ -50,7 +51,7 @@ template <class D, int NT> LANE void mid80(const mma_args &a) {
     }
     const int warp_row = 64 * row_group + 16 * (warp % 4), n_rows = min(tile.part.m - tile.row0 - warp_row, (int) MMV_ROWS);
     const char *w = tile.w + warp_row * a.w_row;
-    // The chunk group has chunks chunk_group, chunk_group + n_chunk_groups, ...
+    // A turn is an index in the list of a chunk group's chunks.
     const int n_chunks = (a.k + D::CH - 1) / D::CH, n_turns = (n_chunks + n_chunk_groups - 1) / n_chunk_groups;
     mmv_pieces<D> pieces;
     pieces.init(a.w_row, lane);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mid_block.cu: products with 2 to 64 columns per tile, for types with blocks of 32 elements.
+// mid_block.cu: products with tiles of 8 to 64 columns, for types with blocks of 32 elements.
 #include "mid.cuh"
 
 MID_KERNELS(q4_0, q4_0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mid_curve.cu: products with 2 to 64 columns per tile, for types whose nibbles index a table of values, and for dense weights.
+// mid_curve.cu: products with tiles of 8 to 64 columns, for types whose nibbles index a table of values, and for dense weights.
 #include "mid.cuh"
 
 MID_KERNELS(iq4_nl, iq4_nl)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mid_grid.cu: products with 2 to 64 columns per tile, for codebook types, ternary types and types with 1 or 2 bits.
+// mid_grid.cu: products with tiles of 8 to 64 columns, for codebook types, ternary types and types with 1 or 2 bits.
 #include "mid.cuh"
 
 MID_KERNELS(iq2_xxs, iq2_xxs)

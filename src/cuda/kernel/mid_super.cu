@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mid_super.cu: products with 2 to 64 columns per tile, for types with superblocks.
+// mid_super.cu: products with tiles of 8 to 64 columns, for types with superblocks.
 #include "mid.cuh"
 
 MID_KERNELS(q2_K, q2_K)

@@ -58,16 +58,18 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type) {
 
 // ---- columns ----
 
+#define MID_ROWS_MAX (65535 * 64 / 3) // a grid has at most 65,535 blocks along y, for up to three matrices
+
 bool cuda_can_mid(const struct ggml_tensor *w) {
     return cuda_mm_type(w->type)->mid[0] != NULL && ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0 &&
-           w->nb[1] < (1u << 26);
+           w->nb[1] < (1u << 26) && w->ne[1] <= MID_ROWS_MAX;
 }
 
 int cuda_mm_tile(const struct gpu_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid) {
     const int nt_mma = t->mma_128 != NULL ? 128 : 256;
     const int64_t n_blocks = (m + 127) / 128 * ((n + nt_mma - 1) / nt_mma); // of mma90
-    const bool has_mma = cuda_traits(dev)->has_kernels_90a && n > CUDA_MID_MAX && n_blocks > cuda_traits(dev)->n_sm / 2;
-    *is_mid = can_mid && n > CUDA_MID_MIN && !has_mma;
+    const bool is_mma = cuda_traits(dev)->has_kernels_90a && n > CUDA_MID_MAX && n_blocks > cuda_traits(dev)->n_sm / 2;
+    *is_mid = can_mid && n > CUDA_MID_MIN && !is_mma;
     if (*is_mid) {
         int nt = 16;
         while (nt < n && nt < 64) {
@@ -298,6 +300,8 @@ enum ggml_status cuda_mid_tiles(struct gpu_run *r, const struct cuda_mm_type *t,
     a->n_row_groups = (int) best.row_groups;
     a->n_stages = (int) best.n_stages;
     const int64_t n_row_blocks = mid_row_blocks(a, 64 * best.row_groups), n_tiles = a->n_tiles * nz;
+    // mid90: the blocks of a cluster are along x. mid80: the tiles of the same rows are along x, so that they run at the same time and
+    // the L2 cache has the rows.
     struct gpu_dims dims =
         gpu_grid(is_90a ? best.ranks : n_tiles, n_row_blocks, is_90a ? n_tiles : 1, best.groups * 128, best.shared);
     dims.cluster = (unsigned) best.ranks;

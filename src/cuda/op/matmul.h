@@ -21,7 +21,7 @@
 #define CUDA_MID_TILES 4
 #define CUDA_MID_MIN 8    // with at most this number of columns, mmv is faster than mid
 #define CUDA_MID_MAX 128  // with more columns, mid90 is used only if mma90 would leave half of the multiprocessors without work
-#define CUDA_DENSE_MAX 32 // with more columns, cuBLAS is faster than mid90 for f16 and bf16
+#define CUDA_DENSE_MAX 32 // with more columns, cuBLAS is faster than mid90 for f16 and bf16 (not measured for mid80)
 struct cuda_mm_type {
     enum ggml_type type;
     const char *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
@@ -52,8 +52,8 @@ struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int
 // Returns the columns per tile for m rows and n columns; 0: mmv computes the product. *is_mid: mid computes the tiles, otherwise
 // mma90. can_mid: the result of cuda_can_mid.
 int cuda_mm_tile(const struct gpu_device *dev, const struct cuda_mm_type *t, int64_t m, int64_t n, bool can_mid, bool *is_mid);
-// Returns whether mid can read the weights w: the type has a mid kernel, all rows begin at multiples of 16 bytes, and they are less
-// than 2^26 bytes apart.
+// Returns whether mid can read the weights w: the type has a mid kernel, all rows begin at multiples of 16 bytes, they are less than
+// 2^26 bytes apart, and there are not too many.
 bool cuda_can_mid(const struct ggml_tensor *w);
 // Returns the value of act_args.x_type for columns of type t.
 static inline int cuda_column_type(enum ggml_type t) {
