@@ -29,7 +29,18 @@ static const struct vulkan_shader *shader_find(const char *name) {
 
 // ---- SPIR-V ----
 
-enum { HEADER_WORDS = 5, MODES_MAX = 2, CAPABILITY_WORDS = 2, MODE_WORDS = 4, OP_EXECUTION_MODE = 16, OP_CAPABILITY = 17 };
+enum {
+    HEADER_WORDS = 5,
+    OP_EXECUTION_MODE = 16,
+    OP_CAPABILITY = 17,
+    CAPABILITY_DENORM_PRESERVE = 4464,
+    CAPABILITY_SIGNED_ZERO_INF_NAN_PRESERVE = 4466,
+    MODE_DENORM_PRESERVE = 4459,
+    MODE_SIGNED_ZERO_INF_NAN_PRESERVE = 4461,
+    N_MODES = 2,
+    CAPABILITY_WORDS = 2,
+    MODE_WORDS = 4
+};
 
 static uint32_t *words_put(uint32_t *to, const uint32_t *from, size_t n) {
     memcpy(to, from, n * sizeof *from);
@@ -42,28 +53,32 @@ static size_t execution_mode_find(const uint32_t *code, size_t n) {
     while (i < n && (code[i] & 0xffff) != OP_EXECUTION_MODE && code[i] >> 16 > 0) {
         i += code[i] >> 16;
     }
-    return min_size(i, n);
+    return i < n && (code[i] & 0xffff) == OP_EXECUTION_MODE ? i : n;
 }
 
-// Copies a module of *n words, and adds what the device supports of: f32 numbers below 2^-126 are not flushed to 0; -0, infinities and
-// NaN are kept. Devices differ in these points by default. Sets *n. The caller frees the copy. NULL: out of memory.
+// Copies a module of *n words, and adds execution modes that the device supports: f32 denormals are not flushed to 0; -0, infinities
+// and NaN are kept. Without a mode, the driver chooses. Sets *n. The caller frees the copy. NULL: out of memory.
 static uint32_t *module_copy(const struct vulkan_device *dev, const uint32_t *code, size_t *n) {
-    static const uint32_t capabilities[MODES_MAX] = {4464, 4466}, modes[MODES_MAX] = {4459, 4461}; // preserve denormals, specials
-    const bool has_mode[MODES_MAX] = {dev->traits.keeps_denormals, dev->traits.keeps_specials};
+    static const uint32_t capabilities[N_MODES] = {CAPABILITY_DENORM_PRESERVE, CAPABILITY_SIGNED_ZERO_INF_NAN_PRESERVE};
+    static const uint32_t modes[N_MODES] = {MODE_DENORM_PRESERVE, MODE_SIGNED_ZERO_INF_NAN_PRESERVE};
+    BERTH_ASSERT(*n >= HEADER_WORDS);
     const size_t at = execution_mode_find(code, *n);
-    uint32_t *copy = shim_calloc(*n + MODES_MAX * (CAPABILITY_WORDS + MODE_WORDS), sizeof *copy), *to = copy;
+    const bool has_mode[N_MODES] = {at < *n && dev->traits.keeps_denormals, at < *n && dev->traits.keeps_specials};
+    uint32_t *copy = shim_calloc(*n + N_MODES * (CAPABILITY_WORDS + MODE_WORDS), sizeof *copy);
     if (copy == NULL) {
         return NULL;
     }
-    to = words_put(to, code, min_size(HEADER_WORDS, *n));
-    for (int i = 0; i < MODES_MAX && at < *n; i++) {
-        const uint32_t words[CAPABILITY_WORDS] = {CAPABILITY_WORDS << 16 | OP_CAPABILITY, capabilities[i]};
-        to = has_mode[i] ? words_put(to, words, CAPABILITY_WORDS) : to;
+    uint32_t *to = words_put(copy, code, HEADER_WORDS);
+    for (int i = 0; i < N_MODES; i++) {
+        if (has_mode[i]) {
+            to = words_put(to, (uint32_t[]){CAPABILITY_WORDS << 16 | OP_CAPABILITY, capabilities[i]}, CAPABILITY_WORDS);
+        }
     }
     to = words_put(to, code + HEADER_WORDS, at - HEADER_WORDS);
-    for (int i = 0; i < MODES_MAX && at < *n; i++) {
-        const uint32_t words[MODE_WORDS] = {MODE_WORDS << 16 | OP_EXECUTION_MODE, code[at + 1], modes[i], 32};
-        to = has_mode[i] ? words_put(to, words, MODE_WORDS) : to;
+    for (int i = 0; i < N_MODES; i++) {
+        if (has_mode[i]) {
+            to = words_put(to, (uint32_t[]){MODE_WORDS << 16 | OP_EXECUTION_MODE, code[at + 1], modes[i], 32}, MODE_WORDS);
+        }
     }
     to = words_put(to, code + at, *n - at);
     *n = (size_t) (to - copy);

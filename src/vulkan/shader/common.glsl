@@ -252,11 +252,16 @@ float fused(float a, float b, float c) {
 
 // a / b rounded to nearest, except in rare cases. Drivers need to divide accurately only if 2^-126 <= |b| <= 2^126.
 float divided(float a, float b) {
-    const float scale = abs(b) > 1e37 ? 9.5367431640625e-07 : (abs(b) < 1e-30 ? 1048576.0 : 1.0);
+    float scale = 1.0;
+    if (abs(b) > 1e37) {
+        scale = 9.5367431640625e-07;
+    } else if (abs(b) < 1e-30) {
+        scale = 1048576.0;
+    }
     const float c = b * scale, x = a * scale, q = x / c;
     precise float p = q * c;
     const float rest = (x - p) - product_error(q, c);
-    return is_finite(rest) && is_finite(q) ? q + rest / c : q;
+    return rest != 0.0 && is_finite(rest) && is_finite(q) ? q + rest / c : q; // -0 + 0 would be 0
 }
 
 // e^v with an error of about one unit in the last place: 2^n times a polynomial over [-ln 2 / 2, ln 2 / 2].
