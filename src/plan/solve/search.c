@@ -85,7 +85,7 @@ static void task_run(struct worker *w, struct task *t) {
     if (t->is_joined && t->answer == EXACT_NO && t->ask.proof != NULL) {
         ask.proof = t->ask.proof;
         ask.blame = NULL;
-        ask.max_nodes = REPEAT_NODES * t->n_nodes;
+        ask.max_nodes = max_i64(REPEAT_NODES * t->n_nodes, t->ask.max_nodes);
         t->answer = berth_exact_ask(w->exact, &ask, w->off, &t->next, &t->n_nodes, &t->is_late);
         t->is_joined = false;
     }
