@@ -10,8 +10,8 @@
 //   bench-plan hard|training [N] [SEED] [SECONDS] [asks|least]
 //       N generated problems from SEED on (support/plan_made.h): a plan at the known optimum (asks), the minimum (least), or both
 //   bench-plan anytime wide|flat|hard [N] [SEEDS] [SECONDS] [THREADS]
-//       the gap after 0.1, 1, 10 and 60 s of SEEDS random problems of N items, or of those from seed 3 on with SEEDS 3-5; hard:
-//       problems of 300 to 700 items
+//       the gap after 0.1, 1, 10 and 60 s of random problems of N items. SEEDS: a number (4: seeds 1 to 4) or a range (3-5).
+//       hard: problems of 300 to 700 items
 //   bench-plan proofs DIR|N [SECONDS] [FOLDER]
 //       search times without and with a proof, checking time and size, of all problems in DIR or N hard problems. FOLDER gets the
 //       problems and proofs, which `tests/proof/check.py folder FOLDER BERTH` checks too

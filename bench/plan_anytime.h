@@ -68,6 +68,10 @@ static int run_anytime(const char *class, int64_t n, const char *seeds, double s
         first = 1;
     }
     const int n_seeds = last - first + 1;
+    if (n_seeds < 1) {
+        fprintf(stderr, "bench-plan: SEEDS '%s' is neither a number nor a range\n", seeds);
+        return 2;
+    }
     for (int seed = first; seed <= last; seed++) {
         struct plan_made m;
         struct anytime a;

@@ -14,7 +14,8 @@
 # appended to the log, and mutants that are in the log are not run again. Headers are not changed.
 #
 # mutants.py BUILD --proof: changes the functions of tools/prove/parts.txt, N places in all, and runs tools/prove.sh on the changed
-# function. The proof must fail. It prints the mutants that are still proved, and their number for each function.
+# function. The proof must fail. It prints the mutants that are still proved, and their number for each function. Delete
+# BUILD/mutants/proofs.tsv after a change of a contract, or use --again.
 import argparse
 import concurrent.futures
 import glob
@@ -499,7 +500,7 @@ def run_proof(args, listed, log):
         if m.key() in listed:
             return name, m, "equivalent"
         key = name + "\t" + m.key()
-        if key not in log:
+        if key not in log or (log[key] == "survived" and args.again):
             log_append(args.log, log, key, judge_proof(part, name, m))
         return name, m, log[key]
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# load.py BERTH [MINUTES [CLIENTS [OPTION...]]]: `berth serve` under load (default: one hour, 24 clients), with more options, such as a
-# model. The clients send chats, completions,
+# load.py BERTH [MINUTES [CLIENTS [OPTION...]]]: `berth serve` under load (default: one hour, 24 clients). OPTION: more options of the
+# server, such as a model. The clients send chats, completions,
 # embeddings, schemas, streams, wrong bodies and garbage, and some leave in the middle of an answer. Prints the resident memory at the
 # start, every minute and at the end, and the numbers of answers and failures. The exit code is 1 if an answer is wrong, if the server
 # fails a request, if a sequence or connection remains, or if the memory grows by more than 4 MiB after the first tenth of the time, or

@@ -88,7 +88,6 @@ static void test_refusals(void **state) {
     assert_refused(big, 4, NULL, "2^63");
 }
 
-// A plan with an offset above 2^62 is refused, because a plan file could not hold it.
 // The bounds of four pools have the sum 2^64.
 static void test_pools_are_too_large_together(void **state) {
     (void) state;
@@ -106,6 +105,7 @@ static void test_pools_are_too_large_together(void **state) {
     assert_refused(x, 4, NULL, "2^64 - 1 bytes");
 }
 
+// A plan with an offset above 2^62 is refused, because a plan file could not hold it.
 static void test_offsets_end_at_2_62(void **state) {
     (void) state;
     struct berth_plan_item x[3];
