@@ -387,8 +387,12 @@ float quarter_turn_of(float v, out int q) {
         q++;
     }
     const float r = float(rest) * 3.4061215800304946e-19; // pi / 2 / 2^62
-    q = (v < 0.0 ? -q : q) & 3;
-    return v < 0.0 ? -r : r;
+    if (v < 0.0) {
+        q = -q & 3;
+        return -r;
+    }
+    q &= 3;
+    return r;
 }
 vec2 cos_sin_of(float v) {
     if (!is_finite(v)) {
