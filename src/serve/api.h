@@ -127,6 +127,8 @@ bool api_parse_object(struct api_parser *p, api_member_t member, void *user);
 typedef bool (*api_element_t)(struct api_parser *p, void *user);
 bool api_parse_array(struct api_parser *p, api_element_t element, void *user);
 bool api_parse_string(struct api_parser *p, struct berth_json_text *out);
+// Reads a string. *is: whether it is `want`.
+bool api_parse_is(struct api_parser *p, const char *want, bool *is);
 // Copies a string. The copy is valid as long as the request.
 bool api_parse_copy(struct api_parser *p, const char **out);
 bool api_parse_bool(struct api_parser *p, bool *out);

@@ -44,11 +44,7 @@ static bool part_member_read(struct api_parser *p, struct berth_json_text key, v
     struct part *part = user;
     struct berth_json_text text;
     if (berth_json_is(key, "type")) {
-        if (!api_parse_string(p, &text)) {
-            return false;
-        }
-        part->is_text = berth_json_is(text, "text");
-        return true;
+        return api_parse_is(p, "text", &part->is_text);
     }
     if (berth_json_is(key, "text")) {
         part->has_text = true;

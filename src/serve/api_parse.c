@@ -32,6 +32,15 @@ bool api_parse_string(struct api_parser *p, struct berth_json_text *out) {
     return berth_json_string(p->json, out) || api_refuse_json(p);
 }
 
+bool api_parse_is(struct api_parser *p, const char *want, bool *is) {
+    struct berth_json_text text;
+    if (!api_parse_string(p, &text)) {
+        return false;
+    }
+    *is = berth_json_is(text, want);
+    return true;
+}
+
 bool api_parse_copy(struct api_parser *p, const char **out) {
     struct berth_json_text text;
     if (!api_parse_string(p, &text)) {

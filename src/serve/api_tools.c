@@ -137,13 +137,8 @@ struct typed_tool {
 
 static bool tool_member_read(struct api_parser *p, struct berth_json_text key, void *user) {
     struct typed_tool *t = user;
-    struct berth_json_text text;
     if (berth_json_is(key, "type")) {
-        if (!api_parse_string(p, &text)) {
-            return false;
-        }
-        t->is_function = berth_json_is(text, "function");
-        return true;
+        return api_parse_is(p, "function", &t->is_function);
     }
     return berth_json_is(key, "function") ? api_parse_object(p, function_member_read, t->tool) : api_parse_skip(p);
 }
