@@ -104,7 +104,8 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_cached *ca
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         const struct sched_copy *copy = &cached->copies[i];
         const struct ggml_tensor *t = cached->rec.tensors[copy->row];
-        fprintf(file, "  input %s from %s: %zu bytes\n", berth_name_of(t), backend_name(sched, copy->from), ggml_nbytes(t));
+        fprintf(file, "  input %s from %s: %zu bytes%s\n", berth_name_of(t), backend_name(sched, copy->from), ggml_nbytes(t),
+            copy->is_early ? ", copied during the split before" : "");
     }
     for (int32_t i = split->i_start; with_nodes && i < split->i_end; i++) {
         const int32_t r = sched_order(cached, i);
@@ -180,9 +181,10 @@ static void split_json(struct berth_json_writer *w, struct ggml_backend_sched *s
         w, "'backend': %s, 'first': %d, 'end': %d", backend_name(sched, split->backend), split->i_start, split->i_end);
     berth_json_begin(w, "inputs", '[');
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-        const struct ggml_tensor *t = cached->rec.tensors[cached->copies[i].row];
-        berth_json_printf(
-            w, "{'name': %s, 'from': %s, 'bytes': %zu}", t->name, backend_name(sched, cached->copies[i].from), ggml_nbytes(t));
+        const struct sched_copy *copy = &cached->copies[i];
+        const struct ggml_tensor *t = cached->rec.tensors[copy->row];
+        berth_json_printf(w, "{'name': %s, 'from': %s, 'bytes': %zu, 'early': %c}", t->name, backend_name(sched, copy->from),
+            ggml_nbytes(t), copy->is_early);
     }
     berth_json_end(w);
     berth_json_end(w);

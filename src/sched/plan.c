@@ -4,7 +4,7 @@
 // sched_plan appends temporary rows to the record of the cached graph:
 // - one row per additional slot of an input, alive from the first step on;
 // - one row per copy and slot. Each of these rows is a step of its own. The steps of a split's copies are directly before the
-//   split's nodes;
+//   split's nodes, and those of its early copies (early.c) directly before the copies and nodes of the preceding split;
 // - one reader per lifetime request of a backend (optimize.c). A reader is a row that reads a tensor at a later step, so that the
 //   tensor keeps its memory until that step.
 // With several graphs in flight, the memory of copies and inputs is not shared with other tensors. sched_plan reads the record
@@ -107,18 +107,26 @@ static void deps_append(struct planner *p, int32_t until, int backend) {
     }
 }
 
-static void steps_append(struct planner *p) {
+static void copy_steps_append(struct planner *p, const struct sched_split *split, bool is_early) {
     const struct sched_cached *cached = p->cached;
-    for (int32_t s = 0; s < cached->n_splits; s++) {
-        const struct sched_split *split = &cached->splits[s];
-        for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-            for (int slot = 0; slot < cached->n_slots; slot++) {
-                step_append(p, sched_copy_row(cached, i, slot));
-            }
+    for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
+        for (int slot = 0; slot < cached->n_slots && cached->copies[i].is_early == is_early; slot++) {
+            step_append(p, sched_copy_row(cached, i, slot));
             if (p->first_dep != NULL) {
                 p->is_computed[cached->rec.n_rows + i] = true;
             }
         }
+    }
+}
+
+static void steps_append(struct planner *p) {
+    const struct sched_cached *cached = p->cached;
+    for (int32_t s = 0; s < cached->n_splits; s++) {
+        const struct sched_split *split = &cached->splits[s];
+        if (s + 1 < cached->n_splits) {
+            copy_steps_append(p, split + 1, true);
+        }
+        copy_steps_append(p, split, false);
         for (int32_t i = split->i_start; i < split->i_end; i++) {
             const int32_t row = sched_order(cached, i);
             step_append(p, row);

@@ -3,7 +3,8 @@
 // split's nodes on the split's backend.
 //
 // These rules keep the order between backends:
-// 1. A copy starts after its source is computed, and ends before the split that reads the copy.
+// 1. A copy starts after its source is computed, and ends before the split that reads the copy. Weights may be copied while the
+//    split before it runs (early.c).
 // 2. With one graph in flight, the host waits for the reading backend before it makes a copy, because the backend may still use
 //    the copy's memory. With several graphs in flight, this wait is not needed: copies share memory with no other tensor, and a
 //    slot is reused only after its previous graph has finished.
@@ -30,12 +31,14 @@ static void wait_for(struct ggml_backend_sched *sched, int b) {
 }
 
 void sched_finish(struct ggml_backend_sched *sched) {
+    sched_early_wait(sched);
     for (int b = 0; b < sched->n_backends; b++) {
         wait_for(sched, b);
     }
 }
 
 void sched_drain(struct ggml_backend_sched *sched) {
+    sched_early_wait(sched);
     for (int b = 0; b < sched->n_backends; b++) {
         berth_backend_wait(sched->backends[b]);
         sched->in_flight[b] = false;
@@ -45,13 +48,14 @@ void sched_drain(struct ggml_backend_sched *sched) {
     }
 }
 
-enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) {
+// Returns the first stored failure of a backend or copier, with the name of the backend in the last error. No failure remains
+// stored.
+static enum ggml_status failures_take(struct ggml_backend_sched *sched) {
     char text[512];
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    sched_drain(sched);
-    for (int b = 0; b < sched->n_backends; b++) {
-        ggml_backend_t backend = sched->backends[b];
-        if (berth_backend_report(backend) != GGML_STATUS_SUCCESS && status == GGML_STATUS_SUCCESS) {
+    for (int i = 0; i < 2 * sched->n_backends; i++) {
+        ggml_backend_t backend = i % 2 == 0 ? sched->copiers[i / 2].backend : sched->backends[i / 2];
+        if (backend != NULL && berth_backend_report(backend) != GGML_STATUS_SUCCESS && status == GGML_STATUS_SUCCESS) {
             status = GGML_STATUS_FAILED;
             snprintf(text, sizeof text, "scheduler: backend %s: %s", ggml_backend_name(backend), berth_last_error());
         }
@@ -60,6 +64,11 @@ enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) {
         berth_set_error("%s", text);
     }
     return status;
+}
+
+enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) {
+    sched_drain(sched);
+    return failures_take(sched);
 }
 
 void sched_wait_slot(struct ggml_backend_sched *sched, int slot) {
@@ -258,24 +267,46 @@ static bool split_is_copied_move(
     return is_done;
 }
 
-static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split, bool *go_on) {
-    struct sched_split *split = &cached->splits[i_split];
+// Makes the copies that the split reads, after the waits that they and the split's nodes require.
+static enum ggml_status split_begin(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split) {
+    const struct sched_split *split = &cached->splits[i_split];
     const int b = split->backend;
-    ggml_backend_t backend = sched->backends[b];
-
+    const bool has_early = sched->early_split == i_split;
+    const int32_t n_late = split->n_copies - (has_early ? split->n_early : 0);
     wait_conflicts(sched, cached, b);
-    if (cached->n_slots == 1 && split->n_copies > 0) {
+    if (cached->n_slots == 1 && n_late > 0) {
         wait_for(sched, b);
     }
-    if (split->n_copies == 0 && i_split > 0 && cached->splits[i_split - 1].backend != b) {
+    if (n_late == 0 && i_split > 0 && cached->splits[i_split - 1].backend != b) {
         backend_wait_on(sched, b, cached->splits[i_split - 1].backend);
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t i = split->copies; i < split->copies + split->n_copies && status == GGML_STATUS_SUCCESS; i++) {
-        status = copy_run(sched, cached, i, i_split);
+        if (!has_early || !cached->copies[i].is_early) {
+            status = copy_run(sched, cached, i, i_split);
+        }
     }
+    if (has_early) {
+        sched_early_join(sched, cached);
+    }
+    return status;
+}
+
+static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split, bool *go_on) {
+    struct sched_split *split = &cached->splits[i_split];
+    const int b = split->backend;
+    ggml_backend_t backend = sched->backends[b];
+    enum ggml_status status = split_begin(sched, cached, i_split);
     if (status != GGML_STATUS_SUCCESS || (sched->callback == NULL && split_is_copied_move(sched, cached, split))) {
         return status;
+    }
+    bool starts_early = sched_early_prepare(sched, cached, i_split + 1);
+    if (starts_early && cached->splits[i_split + 1].backend != b) { // a backend of the host returns when it has computed
+        starts_early = false;
+        status = sched_early_start(sched, cached, i_split + 1);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
     sched_edges_to_copies(cached, split, sched->slot);
@@ -304,7 +335,7 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
             berth_name_of(sched_nodes(cached)[split->i_end - 1]), split->i_end - split->i_start,
             why[0] != '\0' ? why : "no reason given");
     }
-    return status;
+    return starts_early && status == GGML_STATUS_SUCCESS ? sched_early_start(sched, cached, i_split + 1) : status;
 }
 
 enum ggml_status sched_run(struct ggml_backend_sched *sched) {
@@ -325,13 +356,14 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
         char text[512];
         snprintf(text, sizeof text, "%s", berth_last_error());
         sched_drain(sched);
-        for (int b = 0; b < sched->n_backends; b++) {
-            const enum ggml_status known = berth_backend_report(sched->backends[b]);
-            (void) known; // dropped, because such a failure is a consequence of the failure that `text` describes
-        }
+        const enum ggml_status known = failures_take(sched);
+        (void) known; // dropped, because such a failure is a consequence of the failure that `text` describes
         berth_set_error("%s", text);
     } else if (cached->n_slots > 1) {
         events_record(sched);
+    }
+    if (sched->early_split >= 0) { // the graph ended before the split
+        sched_early_wait(sched);
     }
     return status;
 }

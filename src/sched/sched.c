@@ -24,6 +24,7 @@ static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *back
     sched->sizes = berth_arrays_new(&sched->mem, n_backends, sizeof sched->sizes[0]);
     sched->first_same_buft = berth_arrays_new(&sched->mem, n_backends, sizeof sched->first_same_buft[0]);
     sched->in_flight = berth_arrays_new(&sched->mem, n_backends, sizeof sched->in_flight[0]);
+    sched->copiers = berth_arrays_new(&sched->mem, n_backends, sizeof sched->copiers[0]);
     sched->reaches = berth_arrays_new(&sched->mem, n_backends * n_backends, sizeof sched->reaches[0]);
     if (sched->mem.has_failed) {
         return false;
@@ -72,6 +73,8 @@ ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backe
         sched->offload_min_batch = env_number("GGML_OP_OFFLOAD_MIN_BATCH");
         sched->debug = env_number("GGML_SCHED_DEBUG");
         sched->is_strict = env_number("BERTH_SCHED_STRICT") != 0;
+        sched->may_copy_early = getenv("BERTH_SCHED_EARLY_COPIES") == NULL || env_number("BERTH_SCHED_EARLY_COPIES") != 0;
+        sched->early_split = -1;
         sched->n_slots = parallel ? PIPELINE_SLOTS : 1;
         sched->galloc = ggml_gallocr_new_n(sched->bufts, n_backends);
     }
@@ -90,6 +93,7 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     sched_finish(sched); // does not access idle backends, which may be freed
     berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
+    sched_early_fini(sched);
     for (int m = 0; m < SCHED_N_CACHED; m++) {
         sched_cached_fini(&sched->cached_graphs[m]);
     }
@@ -281,7 +285,20 @@ static enum ggml_status graph_place(struct ggml_backend_sched *sched, struct sch
     return status;
 }
 
-// pass is graph_place or sched_reserve. If memory does not suffice, retries with fewer graphs in flight.
+// Early copies need more memory. If memory does not suffice, all copies of later graphs are made when they are needed.
+static bool early_copies_give_up(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    if (!sched->may_copy_early || cached == NULL || !cached->is_split || !sched_has_early_copies(cached)) {
+        return false;
+    }
+    berth_log(
+        GGML_LOG_LEVEL_INFO, "scheduler: memory does not suffice to copy weights while other ops run: %s\n", berth_last_error());
+    sched->may_copy_early = false;
+    sched_cached_drop(cached);
+    return true;
+}
+
+// pass is graph_place or sched_reserve. If memory does not suffice, retries without early copies, then with fewer graphs in
+// flight.
 static enum ggml_status prepare_with_retry(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
     enum ggml_status (*pass)(struct ggml_backend_sched *, struct sched_cached *)) {
     const int n_slots = sched->n_slots;
@@ -297,8 +314,12 @@ static enum ggml_status prepare_with_retry(struct ggml_backend_sched *sched, str
             }
             return status;
         }
+        struct sched_cached *const cached = sched->cur;
         sched->cur = NULL;
         sched->graph = NULL;
+        if (status == GGML_STATUS_ALLOC_FAILED && early_copies_give_up(sched, cached)) {
+            continue;
+        }
         if (status != GGML_STATUS_ALLOC_FAILED || sched->n_slots == 1) {
             sched->n_slots = n_slots; // the graphs in flight were not the cause
             return status;

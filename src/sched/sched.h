@@ -2,7 +2,7 @@
 // sched.h: the state of the scheduler, and the passes over it.
 //
 //   graph --src/record--> rows --assign.c--> backends --split.c--> splits, copies --plan.c, place.c--> addresses
-//   addresses --run.c--> computed tensors
+//   addresses --run.c, early.c--> computed tensors
 //
 // A cached graph (struct sched_cached) holds a record of one graph and the results of all passes. If a new graph matches a cached
 // graph, the scheduler only sets the addresses of the new graph's tensors.
@@ -67,6 +67,7 @@ struct sched_copy {
     int16_t from;             // backend of the source memory, -1: none
     int16_t writer;           // backend that computed these bytes, -1: written before the first node
     bool copies_caller_bytes; // the source is an input of the caller; it is copied before compute returns
+    bool is_early;            // a weight that may be copied while the split before its readers runs (early.c)
     size_t tensor;            // index of the first of n_slots tensors in cached.tensors
 };
 
@@ -87,6 +88,7 @@ struct sched_dep {
 struct sched_split {
     int32_t i_start, i_end;   // [i_start, i_end) in cached.order
     int32_t copies, n_copies; // its copies in cached.copies
+    int32_t n_early;          // number of early copies among them
     int32_t edges, n_edges;   // its edges in cached.edges
     int16_t backend;
     uint64_t uid; // equal uids mean equal nodes at equal addresses; backends may rely on it
@@ -134,6 +136,14 @@ struct sched_preserved {
 
 // ---- the scheduler ----
 
+// Copies weights to a backend's device while the backend computes (early.c).
+struct sched_copier {
+    ggml_backend_t backend;      // another backend of the same device, NULL: none
+    ggml_backend_event_t before; // end of the work that the backend had when the copier started
+    ggml_backend_event_t after;  // end of the copies
+    bool in_flight;              // has received copies since the last wait
+};
+
 enum sched_trace_kind { SCHED_TRACE_SPLIT, SCHED_TRACE_COPY, SCHED_TRACE_OP };
 
 struct sched_trace_event {
@@ -155,12 +165,16 @@ struct ggml_backend_sched {
     ggml_backend_t *backends;        // [n_backends] NULL: the program has freed the backend
     struct berth_backend_list watch; // clears entries of backends when the program frees them
     ggml_backend_buffer_type_t *bufts;
-    bool *reaches;        // [n_backends * n_backends] [a][b]: backend a can use memory of backend b's buffer type
-    size_t *limits;       // [n_backends] memory limits in bytes, 0: none
-    size_t *sizes;        // [n_backends] scratch: sizes that a plan requires
-    bool has_same_bufts;  // some backends have the same buffer type
-    int *first_same_buft; // [n_backends] the first backend with the same buffer type
-    bool *in_flight;      // [n_backends] has received work since the last wait
+    bool *reaches;                // [n_backends * n_backends] [a][b]: backend a can use memory of backend b's buffer type
+    size_t *limits;               // [n_backends] memory limits in bytes, 0: none
+    size_t *sizes;                // [n_backends] scratch: sizes that a plan requires
+    bool has_same_bufts;          // some backends have the same buffer type
+    int *first_same_buft;         // [n_backends] the first backend with the same buffer type
+    bool *in_flight;              // [n_backends] has received work since the last wait
+    struct sched_copier *copiers; // [n_backends] valid if has_copiers
+    bool has_copiers;
+    bool may_copy_early; // BERTH_SCHED_EARLY_COPIES is not 0, and memory has sufficed
+    int32_t early_split; // split whose early copies have been started, -1: none
     int n_backends;
     bool op_offload;
     int offload_min_batch; // GGML_OP_OFFLOAD_MIN_BATCH, 0: the devices decide
@@ -395,6 +409,21 @@ enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) BERTH_MUST_USE
 void sched_wait_slot(struct ggml_backend_sched *sched, int slot);
 enum ggml_status sched_events_init(struct ggml_backend_sched *sched) BERTH_MUST_USE;
 void sched_events_fini(struct ggml_backend_sched *sched);
+
+// ---- early.c ----
+
+// Returns true if weight r can be copied to backend b before the split that reads it starts. The last split reads it.
+bool sched_copies_early(struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t r, int b);
+bool sched_has_early_copies(const struct sched_cached *cached);
+// Call it before the nodes of the preceding split are computed. Returns true if sched_early_start may then copy the weights of the
+// split. i_split may be the number of splits.
+bool sched_early_prepare(struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t i_split);
+enum ggml_status sched_early_start(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split) BERTH_MUST_USE;
+// Lets the backend of early_split wait for the early copies.
+void sched_early_join(struct ggml_backend_sched *sched, const struct sched_cached *cached);
+// Waits until all early copies have ended.
+void sched_early_wait(struct ggml_backend_sched *sched);
+void sched_early_fini(struct ggml_backend_sched *sched);
 
 // ---- explain.c, trace.c ----
 

@@ -4,7 +4,7 @@
 //
 // A tensor is copied to a backend once per version of its bytes. A node that writes into the tensor's memory starts a new
 // version. All copies for a split are made before the split's first node. The sources of the copies are then complete, because
-// they were computed by earlier splits. The cost is O(edges).
+// they were computed by earlier splits. Copies of weights may be made earlier (early.c). The cost is O(edges).
 
 #include "sched/sched.h"
 
@@ -46,12 +46,14 @@ static int32_t copy_find(const struct splitter *c, int32_t s, int b) {
     return i;
 }
 
-static int32_t copy_push(struct splitter *c, int32_t s, int b) {
+static int32_t copy_push(struct splitter *c, int32_t s, int b, bool is_move) {
     struct sched_cached *cached = c->cached;
     if (!BERTH_GROW(&cached->copies, &cached->copies_cap, (size_t) cached->n_copies + 1)) {
         return -1;
     }
     const int32_t base = sched_base(cached, s);
+    struct sched_split *split = &cached->splits[cached->n_splits - 1];
+    const bool is_early = !is_move && c->version[base] == 0 && sched_copies_early(c->sched, cached, s, b);
 
     cached->copies[cached->n_copies] = (struct sched_copy){
         .row = s,
@@ -61,10 +63,12 @@ static int32_t copy_push(struct splitter *c, int32_t s, int b) {
         .from = cached->rows[base].backend,
         .writer = c->writer[base],
         .copies_caller_bytes = c->writer[base] < 0 && cached->rows[base].is_input,
+        .is_early = is_early,
         .tensor = (size_t) cached->n_copies * (size_t) cached->n_slots,
     };
     c->first_copy[s] = cached->n_copies;
-    cached->splits[cached->n_splits - 1].n_copies++;
+    split->n_copies++;
+    split->n_early += is_early;
     return cached->n_copies++;
 }
 
@@ -131,7 +135,7 @@ static bool node_add(struct splitter *c, int32_t node) {
         // of an earlier copy may have been reused.
         int32_t copy = is_move ? -1 : copy_find(c, s, b);
         if (copy < 0) {
-            copy = copy_push(c, s, b);
+            copy = copy_push(c, s, b, is_move);
         }
         // The copy gets the address of the move, so copy_find must not return the copy to other readers.
         if (copy >= 0 && is_move) {

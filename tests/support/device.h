@@ -187,6 +187,7 @@ static inline ggml_backend_t device_start(struct device *dev) {
     struct ggml_backend_i *iface = &dev->backend.iface;
     iface->synchronize = dev->is_async ? device_synchronize : NULL;
     iface->cpy_tensor_async = dev->is_async && dev->copies_async ? device_copy_async : NULL;
+    iface->set_tensor_async = dev->has_events ? device_set_async : NULL;
     iface->event_record = dev->has_events ? device_event_record : NULL;
     iface->event_wait = dev->has_events ? device_event_wait : NULL;
     if (dev->is_async) {

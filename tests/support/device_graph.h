@@ -23,6 +23,7 @@ struct rg_params {
     int n_devices; // in addition to the CPU
     bool async;    // some devices work in their own threads
     bool parallel; // the scheduler may have several graphs in flight
+    bool offload;  // devices compute with weights of the host and of other devices
     int delay_us;  // longest delay before each job of a device
     int n_runs;    // graphs that are computed
 };
@@ -110,6 +111,8 @@ static inline void rg_world_init(struct rg_world *w, const struct rg_params *p, 
         w->devices[d].copies_async = w->devices[d].is_async && check_rng_below(&rng, 3) != 0;
         w->devices[d].reads_host = check_rng_below(&rng, 5) == 0;
         w->devices[d].delay_us = p->delay_us;
+        w->devices[d].set_us_per_kb = p->offload ? (int) check_rng_below(&rng, 30) : 0;
+        w->devices[d].offload_batch = p->offload ? 1 : 0;
         w->devices[d].max_size = check_rng_below(&rng, 6) == 0 ? 16384 : 0;
         w->backends[d] = device_start(&w->devices[d]);
     }
@@ -285,7 +288,7 @@ static inline void rg_choose(struct rg_graph *g, struct rg_world *w, ggml_backen
 // Runs two graphs through one scheduler, n_runs times in total. Writes the results of the last two runs to bytes.
 static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char *bytes, struct berth_sched_stats *stats) {
     ggml_backend_sched_t sched =
-        ggml_backend_sched_new(w->backends, NULL, w->n_devices + 1, 64, p->parallel && w->n_devices > 0, false);
+        ggml_backend_sched_new(w->backends, NULL, w->n_devices + 1, 64, p->parallel && w->n_devices > 0, p->offload);
     struct rg_graph g[2];
     size_t size = 0;
     assert_non_null(sched);

@@ -29,7 +29,7 @@ struct device_event {
     uint64_t n_recorded, n_done; // number of records that were queued, and number of those that the device has reached
 };
 
-enum device_job_kind { DEVICE_COMPUTE, DEVICE_COPY, DEVICE_RECORD, DEVICE_WAIT };
+enum device_job_kind { DEVICE_COMPUTE, DEVICE_COPY, DEVICE_SET, DEVICE_RECORD, DEVICE_WAIT };
 
 struct device_job {
     struct device_job *next;
@@ -38,7 +38,9 @@ struct device_job {
     struct ggml_tensor *tensors; // DEVICE_COMPUTE: copies of the nodes and their sources
     struct ggml_tensor **nodes;
     int n_nodes;
-    struct ggml_tensor src, dst; // DEVICE_COPY
+    struct ggml_tensor src, dst; // DEVICE_COPY. DEVICE_SET: dst
+    char *bytes;                 // DEVICE_SET: what is written
+    size_t offset, size;         // DEVICE_SET
     struct device *other;        // DEVICE_COPY: owner of dst. DEVICE_WAIT: not NULL: free the event
     struct device_event *event;
     uint64_t count; // DEVICE_RECORD, DEVICE_WAIT: number of the record to reach or to wait for
@@ -68,7 +70,7 @@ struct device {
     uint64_t seed;                                                            // for supports and delays
     size_t max_size;                                                          // largest buffer in bytes, 0: unlimited
     bool is_async;                                                            // computes in its own thread
-    bool has_events;                                                          // requires is_async
+    bool has_events;          // requires is_async: supports events and set_tensor_async
     bool copies_async;        // requires is_async: supports cpy_tensor_async to other devices for tests
     bool reads_host;          // can use host memory directly
     bool is_open;             // the memory is always accessible
@@ -77,12 +79,13 @@ struct device {
     size_t n_free, n_total;   // bytes that the device reports
     int offload_batch;        // offloads ops with at least this many rows, 0: none
     int delay_us;             // longest delay before each job
+    int set_us_per_kb;        // time that a set_tensor_async of 1,024 bytes takes
     atomic_int fail_alloc_at; // n > 0: the n-th call from now on fails
     atomic_int fail_compute_at;
-    atomic_int fail_set_at;  // writes into the device's memory
+    atomic_int fail_set_at;  // writes into the device's memory, set_tensor_async included
     atomic_int fail_copy_at; // cpy_tensor_async from this device
     // Counters.
-    atomic_int n_computes, n_sets, n_gets, n_async_copies, n_buffers, n_events, n_waits;
+    atomic_int n_computes, n_sets, n_gets, n_async_copies, n_async_sets, n_async_sets_done, n_buffers, n_events, n_waits;
     atomic_size_t n_bytes; // bytes of its existing buffers
     // Internal state.
     ggml_backend_t cpu;

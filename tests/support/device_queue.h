@@ -61,6 +61,17 @@ static inline void device_job_run(struct device *dev, struct device_job *job, ui
                 device_event_reach(job->event, 1);
             }
             break;
+        case DEVICE_SET:
+            usleep((useconds_t) ((size_t) dev->set_us_per_kb * job->size / 1024));
+            if (device_fails(&dev->fail_set_at)) {
+                berth_backend_fail(job->backend, "%s lost a write to %s", dev->name, job->dst.name);
+            } else {
+                device_enter(dev);
+                memcpy((char *) job->dst.data + job->offset, job->bytes, job->size);
+                device_leave(dev);
+            }
+            atomic_fetch_add(&dev->n_async_sets_done, 1);
+            break;
         case DEVICE_RECORD: device_event_reach(job->event, job->count); break;
         case DEVICE_WAIT: device_event_await(job->event, job->count); break;
     }
@@ -75,6 +86,7 @@ static inline void device_event_delete(struct device_event *event) {
 static inline void device_job_end(struct device_job *job) {
     free(job->tensors);
     free(job->nodes);
+    free(job->bytes);
     free(job);
 }
 
@@ -162,6 +174,22 @@ static inline struct device_job *device_job_new(enum device_job_kind kind) {
     }
     job->kind = kind;
     return job;
+}
+
+static inline void device_set_async(
+    ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    struct device *dev = backend->context;
+    struct device_job *job = device_job_new(DEVICE_SET);
+    atomic_fetch_add(&dev->n_async_sets, 1);
+    job->dst = *tensor;
+    job->bytes = malloc(size + 1);
+    job->offset = offset;
+    job->size = size;
+    if (job->bytes == NULL) {
+        abort();
+    }
+    memcpy(job->bytes, data, size);
+    device_push(backend, job);
 }
 
 static inline void device_event_record(ggml_backend_t backend, ggml_backend_event_t event) {

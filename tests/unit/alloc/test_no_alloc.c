@@ -298,15 +298,29 @@ static struct count sched_steps(struct rig *r, ggml_backend_sched_t sched, int n
     return disarm(c);
 }
 
+static void check_rig(struct rig *r, bool with_libc, bool parallel) {
+    answers(r);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(r->backends, NULL, r->n_backends, 64, parallel, true);
+    assert_true(ggml_backend_sched_reserve(sched, r->shapes[0].graph));
+    expect_no_allocation(sched_steps(r, sched, N_STEPS, with_libc));
+    ggml_backend_sched_free(sched);
+    rig_fini(r);
+}
+
 static void check_with(int n_devices, bool async, int n_threads, bool parallel) {
     static struct rig r;
     rig_init(&r, n_devices, async, n_threads);
-    answers(&r);
-    ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, NULL, r.n_backends, 64, parallel, true);
-    assert_true(ggml_backend_sched_reserve(sched, r.shapes[0].graph));
-    expect_no_allocation(sched_steps(&r, sched, N_STEPS, !async));
-    ggml_backend_sched_free(sched);
-    rig_fini(&r);
+    check_rig(&r, !async, parallel);
+}
+
+// The device computes with weights of the host, which the scheduler copies early.
+static void weights_of_the_host(void **state) {
+    static struct rig r;
+    (void) state;
+    rig_init(&r, 1, true, 1);
+    r.dev[0].offload_batch = 1;
+    check_rig(&r, false, false);
+    assert_true(r.dev[0].n_async_sets > 0);
 }
 
 static void one_thread(void **state) {
@@ -562,6 +576,7 @@ int main(void) {
         cmocka_unit_test(two_threads),
         cmocka_unit_test(devices_with_copies),
         cmocka_unit_test(devices_at_once),
+        cmocka_unit_test(weights_of_the_host),
         cmocka_unit_test(graphs_in_flight),
         cmocka_unit_test(device_of_two),
         cmocka_unit_test(device_of_two_with_copies),
