@@ -86,6 +86,13 @@ BERTH_API void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict);
 // flight (ggml_backend_sched_get_n_copies). If one graph is already too large, it is refused with GGML_STATUS_ALLOC_FAILED.
 BERTH_API void berth_sched_set_memory_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t limit);
 
+// Sets how many bytes of the device resident copies may take; 0 means none. A resident copy is a copy of a weight of the host that
+// stays in the device's memory: the first graph that reads the weight on the device fills it, and from then on the ops that read
+// the weight run on the device. The default is 0, or BERTH_SCHED_RESIDENT for every device. Existing resident copies are freed. If
+// there is no memory for them, or none is left for a graph, they are freed, with one line in the log. A weight must then be changed
+// by functions of this library or by a node of a graph of this scheduler, not through its address.
+BERTH_API void berth_sched_set_resident_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t limit);
+
 // Sets how many graphs may be in flight, for the next graph on. The default is 4 for a scheduler created with parallel = true,
 // else 1.
 BERTH_API void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies);
@@ -129,6 +136,7 @@ struct berth_sched_stats {
     int64_t n_cache_hits, n_planned; // graphs with a cache hit; graphs that were split and planned
     int64_t n_copied;                // tensors copied between backends
     int64_t copied_size;             // bytes of these copies
+    int64_t resident_size;           // bytes of devices that resident copies take now
 };
 
 // Stores the counters of the scheduler.

@@ -40,6 +40,18 @@ void berth_backend_is_gone(ggml_backend_t backend);
 // Functions of host buffers. The buffer's context is the address of its first byte. The table has no free_buffer.
 extern const struct ggml_backend_buffer_i berth_host_iface;
 
+// ---- weights of the host ----
+
+// Counts changes of weights in memory of the host by functions of this library: writes, and freed buffers.
+BERTH_API uint64_t berth_weights_epoch(void);
+void berth_weights_changed(void);
+// Call it before the buffer's memory is written or freed.
+static inline void berth_buffer_changes(ggml_backend_buffer_t buffer) {
+    if (buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS && ggml_backend_buft_is_host(buffer->buft)) {
+        berth_weights_changed();
+    }
+}
+
 // ---- memory of tensors ----
 
 // For a view, returns the buffer of its source. Returns NULL if the tensor has no memory yet.

@@ -20,6 +20,18 @@ const struct berth_composite_hooks *berth_composite_hooks_get(void) {
     return atomic_load_explicit(&composite_hooks, memory_order_acquire);
 }
 
+// ---- weights of the host ----
+
+static _Atomic uint64_t weights_epoch;
+
+uint64_t berth_weights_epoch(void) {
+    return atomic_load_explicit(&weights_epoch, memory_order_relaxed);
+}
+
+void berth_weights_changed(void) {
+    atomic_fetch_add_explicit(&weights_epoch, 1, memory_order_relaxed);
+}
+
 // ---- buffer types ----
 
 const char *ggml_backend_buft_name(ggml_backend_buffer_type_t buft) {
@@ -120,6 +132,7 @@ void ggml_backend_buffer_free(ggml_backend_buffer_t buffer) {
     if (buffer == NULL) {
         return;
     }
+    berth_buffer_changes(buffer);
     if (buffer->iface.free_buffer != NULL) {
         buffer->iface.free_buffer(buffer);
     }
@@ -159,6 +172,7 @@ void ggml_backend_buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
             ggml_backend_buffer_name(buffer));
         return;
     }
+    berth_buffer_changes(buffer);
     buffer->iface.clear(buffer, value);
 }
 

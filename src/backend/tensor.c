@@ -147,6 +147,7 @@ static void access_reject(
 
 static void set_sync(const char *func, ggml_backend_t backend, ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
     const char *data, const struct pieces *s) {
+    berth_buffer_changes(buffer);
     if (s->n > 1 && buffer->iface.set_tensor_2d != NULL) {
         buffer->iface.set_tensor_2d(buffer, tensor, data, s->offset, s->size, s->n, s->stride, s->stride_data);
         return;
@@ -219,6 +220,7 @@ void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_
         access_reject(__func__, NULL, tensor, buffer);
         return;
     }
+    berth_buffer_changes(buffer);
     buffer->iface.memset_tensor(buffer, tensor, value, offset, size);
 }
 
@@ -319,6 +321,7 @@ bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_
         return false;
     }
     ggml_backend_buffer_t buffer = berth_tensor_buffer(dst);
+    berth_buffer_changes(buffer);
     return buffer->iface.cpy_tensor != NULL && buffer->iface.cpy_tensor(buffer, src, dst);
 }
 
@@ -358,6 +361,7 @@ bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct gg
     if (src == dst || size == 0) {
         return true;
     }
+    berth_buffer_changes(to);
     if (ggml_backend_buffer_is_host(from) && to->iface.set_tensor != NULL) {
         to->iface.set_tensor(to, dst, src->data, 0, size);
     } else if (ggml_backend_buffer_is_host(to) && from->iface.get_tensor != NULL) {

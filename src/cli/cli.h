@@ -30,9 +30,6 @@ bool cli_is_quiet(void);
 // Prints "berth: warning: ..." to standard error.
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-// Parses a size as integer bytes: 4096, 64K, 1.5GiB. K, M, G, T and Ki, Mi, Gi, Ti are powers of 1024, with or without B. kB, MB,
-// GB and TB are powers of 1000. Fractions of a byte are dropped. False: not a size, or more than 2^62.
-bool cli_parse_size(const char *text, uint64_t *size);
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
 // Parses milliseconds, which may have a fraction, as microseconds.
 bool cli_parse_ms(const char *text, int64_t *us);

@@ -13,7 +13,7 @@ enum cli_kind {
     CLI_TEXT,  // the text as const char *. If the option has no value: a bool, which is set to true
     CLI_INT,   // an integer from min to max
     CLI_REAL,  // a finite number from min to max
-    CLI_SIZE,  // bytes, from 1 to 2^62: cli_parse_size
+    CLI_SIZE,  // bytes, from 1 to 2^62: berth_parse_size
     CLI_MS,    // milliseconds, which may have a fraction, as int64_t microseconds
     CLI_WORD,  // one of the words in `takes`; stored as its index
     CLI_INTS,  // a struct cli_ints: integers from min to max, separated by commas

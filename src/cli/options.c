@@ -117,7 +117,7 @@ static int value_parse(const struct cli_option *o, const char *command, const ch
         case CLI_INTS: return ints_parse(o, command, value, target);
         case CLI_TEXTS: return cli_option_text(o, value, target);
         case CLI_SIZE:
-            if (!cli_parse_size(value, &size) || size == 0) {
+            if (!berth_parse_size(value, &size) || size == 0) {
                 return value_refuse(o, command, value);
             }
             n = (int64_t) size;

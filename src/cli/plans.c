@@ -117,7 +117,7 @@ static int limit_add(struct fit_limits *limits, const char *command, const char 
     const char *sign = strrchr(text, '=');
     struct model_error error = {""};
     uint64_t bytes;
-    if (sign == text || !cli_parse_size(sign != NULL ? sign + 1 : text, &bytes) || bytes == 0) {
+    if (sign == text || !berth_parse_size(sign != NULL ? sign + 1 : text, &bytes) || bytes == 0) {
         return cli_usage(command, "--memory '%s' is neither a number of bytes from 1 to 2^62 nor DEVICE=BYTES", text);
     }
     switch (fit_limits_add(limits, text, sign != NULL ? (size_t) (sign - text) : 0, bytes, &error)) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// text.c: prints messages, progress and colours, and parses and prints sizes.
+// text.c: prints messages, progress and colours, and parses numbers and prints sizes.
 
 #include "base/base.h"
 #include "cli/cli.h"
 #include "model/vocab.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -144,41 +143,6 @@ int cli_usage(const char *command, const char *fmt, ...) {
     fprintf(stderr, "\nTry 'berth %s --help'.\n", command);
     va_end(args);
     return CLI_USAGE;
-}
-
-// Returns the bytes of a unit, ignoring case. "" or "b": 1. "k", "ki" or "kib", and so on: a power of 1024. "kb", and so on: a
-// power of 1000. 0: the text is not a unit.
-static double unit_bytes(const char *text) {
-    static const char letters[] = "kmgt";
-    const char *letter = *text != '\0' ? strchr(letters, tolower((unsigned char) *text)) : NULL;
-    if (letter == NULL) {
-        return *text == '\0' || strcasecmp(text, "b") == 0 ? 1 : 0;
-    }
-    const double power = (double) (letter - letters) + 1;
-    if (strcasecmp(text + 1, "b") == 0) {
-        return pow(1000, power);
-    }
-    return text[1] == '\0' || strcasecmp(text + 1, "i") == 0 || strcasecmp(text + 1, "ib") == 0 ? pow(1024, power) : 0;
-}
-
-bool cli_parse_size(const char *text, uint64_t *size) {
-    if (*text < '0' || *text > '9' || (*text == '0' && (text[1] == 'x' || text[1] == 'X'))) {
-        return false;
-    }
-    char *end;
-    errno = 0;
-    const uint64_t raw = strtoull(text, &end, 10);
-    if (*end == '\0') { // an integer is not converted to floating point
-        *size = raw;
-        return errno == 0 && raw <= (uint64_t) 1 << 62;
-    }
-    const double x = strtod(text, &end);
-    const double unit = unit_bytes(end + (*end == ' ')), bytes = x * unit;
-    if (unit == 0 || !(bytes >= 0 && bytes <= 4611686018427387904.0)) {
-        return false;
-    }
-    *size = (uint64_t) bytes;
-    return true;
 }
 
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out) {

@@ -185,6 +185,17 @@ static bool assign_by_weight(struct assign *a, int32_t node, ggml_backend_buffer
     return false;
 }
 
+// Assigns the node to a device that has a filled resident copy of the weight.
+static bool assign_by_resident(struct assign *a, int32_t node, int32_t weight) {
+    for (int b = 0; a->sched->residents.n > 0 && b < a->host; b++) {
+        if (sched_resident_is_ready(a->sched, sched_resident_find(a->sched, a->cached, weight, b)) &&
+            assign_supports(a, b, node) && assign_set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 // Tries the backends of the node's weights, the largest weight first.
 static bool assign_by_largest_weight(struct assign *a, int32_t node) {
     struct sched_cached *cached = a->cached;
@@ -198,6 +209,9 @@ static bool assign_by_largest_weight(struct assign *a, int32_t node) {
         if (sched_is_weight(cached, s) && (largest < 0 || sched_nbytes(cached, s) > sched_nbytes(cached, largest))) {
             largest = s;
         }
+    }
+    if (largest >= 0 && assign_by_resident(a, node, largest)) {
+        return true;
     }
     if (largest < 0 || assign_by_weight(a, node, cached->rec.rows[sched_base(cached, largest)].buft)) {
         return largest >= 0;
@@ -534,6 +548,7 @@ enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_cac
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to assign %d backends to %d nodes",
             sched->n_backends, cached->rec.n_nodes);
     }
+    sched_residents_exclude_written(sched, cached);
     const enum ggml_status status = assign_fixed(&a);
     if (status != GGML_STATUS_SUCCESS) {
         return status;

@@ -51,8 +51,7 @@ static void copiers_init(struct ggml_backend_sched *sched) {
 }
 
 bool sched_copies_early(struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t r, int b) {
-    if (!sched->may_copy_early || cached->n_slots > 1 || cached->n_splits < 2 || !sched_is_weight(cached, r) ||
-        !ggml_backend_buft_is_host(cached->rec.rows[sched_base(cached, r)].buft)) {
+    if (!sched->may_copy_early || cached->n_slots > 1 || cached->n_splits < 2 || !sched_is_host_weight(cached, r)) {
         return false;
     }
     if (!sched->has_copiers) {
@@ -99,6 +98,9 @@ enum ggml_status sched_early_start(struct ggml_backend_sched *sched, struct sche
             const struct ggml_tensor *src = cached->rec.tensors[cached->copies[i].row];
             const size_t size = ggml_nbytes(src);
             ggml_backend_tensor_set_async(copier->backend, sched_copy_tensor(cached, i, 0), src->data, 0, size);
+            if (cached->copies[i].resident >= 0) {
+                sched_resident_filled(sched, cached->copies[i].resident);
+            }
             sched->stats.n_copied++;
             sched->stats.copied_size += (int64_t) size;
         }

@@ -92,6 +92,13 @@ static const char *plural_end(int n) {
     return n == 1 ? "" : "s";
 }
 
+static const char *resident_text(const struct ggml_backend_sched *sched, const struct sched_copy *copy) {
+    if (copy->resident < 0) {
+        return "";
+    }
+    return sched->residents.list[copy->resident].is_filled ? ", resident" : ", becomes resident";
+}
+
 static void split_text(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t s, bool with_nodes, FILE *file) {
     const struct sched_split *split = &cached->splits[s];
     size_t bytes = 0;
@@ -104,8 +111,8 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_cached *ca
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         const struct sched_copy *copy = &cached->copies[i];
         const struct ggml_tensor *t = cached->rec.tensors[copy->row];
-        fprintf(file, "  input %s from %s: %zu bytes%s\n", berth_name_of(t), backend_name(sched, copy->from), ggml_nbytes(t),
-            copy->is_early ? ", copied during the split before" : "");
+        fprintf(file, "  input %s from %s: %zu bytes%s%s\n", berth_name_of(t), backend_name(sched, copy->from), ggml_nbytes(t),
+            copy->is_early ? ", copied during the split before" : "", resident_text(sched, copy));
     }
     for (int32_t i = split->i_start; with_nodes && i < split->i_end; i++) {
         const int32_t r = sched_order(cached, i);
@@ -183,8 +190,8 @@ static void split_json(struct berth_json_writer *w, struct ggml_backend_sched *s
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         const struct sched_copy *copy = &cached->copies[i];
         const struct ggml_tensor *t = cached->rec.tensors[copy->row];
-        berth_json_printf(w, "{'name': %s, 'from': %s, 'bytes': %zu, 'early': %c}", t->name, backend_name(sched, copy->from),
-            ggml_nbytes(t), copy->is_early);
+        berth_json_printf(w, "{'name': %s, 'from': %s, 'bytes': %zu, 'early': %c, 'resident': %c}", t->name,
+            backend_name(sched, copy->from), ggml_nbytes(t), copy->is_early, copy->resident >= 0);
     }
     berth_json_end(w);
     berth_json_end(w);

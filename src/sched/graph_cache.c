@@ -94,7 +94,7 @@ enum sched_match sched_cached_match(
     if (placer.is_moved) {
         nodes_renew(cached);
     }
-    if (!same_choices(sched, cached)) {
+    if (!same_choices(sched, cached) || !sched_resident_is_valid(sched, cached)) {
         return SCHED_OTHER;
     }
     return with_places && placer.is_done ? SCHED_SAME_PLACED : SCHED_SAME;

@@ -90,7 +90,14 @@ static void row_store_place(struct ggml_backend_sched *sched, struct sched_cache
 void sched_place_copies(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     for (int32_t i = 0; i < cached->n_copies; i++) {
         for (int slot = 0; slot < cached->n_slots; slot++) {
-            const struct record_place place = berth_galloc_place(sched->galloc, sched->plan, sched_copy_row(cached, i, slot));
+            const int32_t resident = cached->copies[i].resident;
+            struct record_place place;
+            if (resident >= 0) {
+                const struct ggml_tensor *at = sched->residents.list[resident].copy;
+                place = (struct record_place){at->buffer, at->data};
+            } else {
+                place = berth_galloc_place(sched->galloc, sched->plan, sched_copy_row(cached, i, slot));
+            }
             struct ggml_tensor *t = sched_copy_tensor(cached, i, slot);
             t->buffer = place.buffer;
             t->data = place.data;

@@ -4,7 +4,8 @@
 // sched_plan appends temporary rows to the record of the cached graph:
 // - one row per additional slot of an input, alive from the first step on;
 // - one row per copy and slot. Each of these rows is a step of its own. The steps of a split's copies are directly before the
-//   split's nodes, and those of its early copies (early.c) directly before the copies and nodes of the preceding split;
+//   split's nodes, and those of its early copies (early.c) directly before the copies and nodes of the preceding split. The row of
+//   a resident copy (resident.c) has memory already and is no step;
 // - one reader per lifetime request of a backend (optimize.c). A reader is a row that reads a tensor at a later step, so that the
 //   tensor keeps its memory until that step.
 // With several graphs in flight, the memory of copies and inputs is not shared with other tensors. sched_plan reads the record
@@ -57,6 +58,11 @@ static void copies_append(struct planner *p) {
     const int flags = cached->n_slots > 1 ? RECORD_FLAGS : 0;
     for (int32_t i = 0; i < cached->n_copies; i++) {
         const struct sched_copy *copy = &cached->copies[i];
+        if (copy->resident >= 0) { // has one slot
+            struct ggml_tensor *t = sched_copy_tensor(cached, i, 0);
+            row_append(p, t, GGML_OP_NONE, 0, cached->rec.rows[copy->row].form, copy->backend)->has_memory = true;
+            continue;
+        }
         for (int slot = 0; slot < cached->n_slots; slot++) {
             struct record_row *row = row_append(p, sched_copy_tensor(cached, i, slot), slot == 0 ? GGML_OP_DUP : GGML_OP_NONE,
                 flags, cached->rec.rows[copy->row].form, copy->backend);
@@ -110,7 +116,8 @@ static void deps_append(struct planner *p, int32_t until, int backend) {
 static void copy_steps_append(struct planner *p, const struct sched_split *split, bool is_early) {
     const struct sched_cached *cached = p->cached;
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-        for (int slot = 0; slot < cached->n_slots && cached->copies[i].is_early == is_early; slot++) {
+        const bool is_step = cached->copies[i].is_early == is_early && cached->copies[i].resident < 0;
+        for (int slot = 0; slot < cached->n_slots && is_step; slot++) {
             step_append(p, sched_copy_row(cached, i, slot));
             if (p->first_dep != NULL) {
                 p->is_computed[cached->rec.n_rows + i] = true;

@@ -61,6 +61,7 @@ static enum ggml_status failures_take(struct ggml_backend_sched *sched) {
         }
     }
     if (status != GGML_STATUS_SUCCESS) {
+        sched_residents_clear(sched);
         berth_set_error("%s", text);
     }
     return status;
@@ -186,6 +187,9 @@ static bool copy_between(struct ggml_backend_sched *sched, struct sched_cached *
 
 static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_copy, int32_t i_split) {
     const struct sched_copy *copy = &cached->copies[i_copy];
+    if (sched_resident_is_ready(sched, copy->resident)) {
+        return GGML_STATUS_SUCCESS;
+    }
     struct ggml_tensor *src = cached->rec.tensors[copy->row], *dst = sched_copy_tensor(cached, i_copy, sched->slot);
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
     const bool is_copied = copy_between(sched, cached, copy, src, dst);
@@ -193,6 +197,9 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
     if (berth_backend_report(sched->backends[copy->backend]) != GGML_STATUS_SUCCESS || !is_copied) {
         return berth_fail(GGML_STATUS_FAILED, "scheduler: copying %s to backend %s for split %d of %d failed: %s",
             berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, cached->n_splits, berth_last_error());
+    }
+    if (copy->resident >= 0) {
+        sched_resident_filled(sched, copy->resident);
     }
     sched->stats.n_copied++;
     sched->stats.copied_size += (int64_t) ggml_nbytes(src);
@@ -267,12 +274,23 @@ static bool split_is_copied_move(
     return is_done;
 }
 
+// Returns the number of copies that are made directly before the split.
+static int32_t split_count_late(const struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t i_split) {
+    const struct sched_split *split = &cached->splits[i_split];
+    int32_t n = 0;
+    for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
+        const bool is_made_early = sched->early_split == i_split && cached->copies[i].is_early;
+        n += !is_made_early && !sched_resident_is_ready(sched, cached->copies[i].resident);
+    }
+    return n;
+}
+
 // Makes the copies that the split reads, after the waits that they and the split's nodes require.
 static enum ggml_status split_begin(struct ggml_backend_sched *sched, struct sched_cached *cached, int32_t i_split) {
     const struct sched_split *split = &cached->splits[i_split];
     const int b = split->backend;
     const bool has_early = sched->early_split == i_split;
-    const int32_t n_late = split->n_copies - (has_early ? split->n_early : 0);
+    const int32_t n_late = split_count_late(sched, cached, i_split);
     wait_conflicts(sched, cached, b);
     if (cached->n_slots == 1 && n_late > 0) {
         wait_for(sched, b);
@@ -352,6 +370,7 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
         status = split_run(sched, cached, s, &go_on);
     }
     sched->is_running = false;
+    sched_residents_end(sched, status);
     if (status != GGML_STATUS_SUCCESS) { // all work of this graph must end first
         char text[512];
         snprintf(text, sizeof text, "%s", berth_last_error());

@@ -24,6 +24,8 @@ static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *back
     sched->sizes = berth_arrays_new(&sched->mem, n_backends, sizeof sched->sizes[0]);
     sched->first_same_buft = berth_arrays_new(&sched->mem, n_backends, sizeof sched->first_same_buft[0]);
     sched->in_flight = berth_arrays_new(&sched->mem, n_backends, sizeof sched->in_flight[0]);
+    sched->residents.limits = berth_arrays_new(&sched->mem, n_backends, sizeof sched->residents.limits[0]);
+    sched->residents.used = berth_arrays_new(&sched->mem, n_backends, sizeof sched->residents.used[0]);
     sched->copiers = berth_arrays_new(&sched->mem, n_backends, sizeof sched->copiers[0]);
     sched->reaches = berth_arrays_new(&sched->mem, n_backends * n_backends, sizeof sched->reaches[0]);
     if (sched->mem.has_failed) {
@@ -54,6 +56,19 @@ static int env_number(const char *name) {
     return text != NULL ? (int) strtol(text, NULL, 10) : 0;
 }
 
+// Sets the limit of resident copies from BERTH_SCHED_RESIDENT, for every backend except the host's.
+static void resident_limits_init(struct ggml_backend_sched *sched) {
+    const char *text = getenv("BERTH_SCHED_RESIDENT");
+    uint64_t size = 0;
+    if (text != NULL && !berth_parse_size(text, &size)) {
+        berth_log(
+            GGML_LOG_LEVEL_WARN, "scheduler: BERTH_SCHED_RESIDENT=%s is not a number of bytes such as 8G; it is ignored\n", text);
+    }
+    for (int b = 0; b < sched->n_backends - 1; b++) {
+        sched->residents.limits[b] = (size_t) size;
+    }
+}
+
 ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backend_buffer_type_t *bufts, int n_backends,
     size_t graph_size, bool parallel, bool op_offload) {
     (void) graph_size; // the scheduler grows with its graphs
@@ -75,6 +90,7 @@ ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backe
         sched->is_strict = env_number("BERTH_SCHED_STRICT") != 0;
         sched->may_copy_early = getenv("BERTH_SCHED_EARLY_COPIES") == NULL || env_number("BERTH_SCHED_EARLY_COPIES") != 0;
         sched->early_split = -1;
+        resident_limits_init(sched);
         sched->n_slots = parallel ? PIPELINE_SLOTS : 1;
         sched->galloc = ggml_gallocr_new_n(sched->bufts, n_backends);
     }
@@ -94,6 +110,7 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
     sched_early_fini(sched);
+    sched_residents_free(sched);
     for (int m = 0; m < SCHED_N_CACHED; m++) {
         sched_cached_fini(&sched->cached_graphs[m]);
     }
@@ -212,6 +229,7 @@ static enum ggml_status graph_prepare(struct ggml_backend_sched *sched, struct g
     sched->is_graph_allocated = false;
     sched->is_placed_by_match = false;
     sched->cur = NULL;
+    sched_residents_check(sched);
     struct sched_cached *cached = cached_find(sched, graph, with_places);
     if (cached == NULL) {
         cached = cached_oldest(sched);
@@ -297,14 +315,30 @@ static bool early_copies_give_up(struct ggml_backend_sched *sched, struct sched_
     return true;
 }
 
-// pass is graph_place or sched_reserve. If memory does not suffice, retries without early copies, then with fewer graphs in
-// flight.
+// Resident copies take memory that the graph may need. If memory does not suffice, there are none from now on.
+static bool residents_give_up(struct ggml_backend_sched *sched) {
+    if (sched->residents.n == 0) {
+        return false;
+    }
+    berth_log(GGML_LOG_LEVEL_WARN, "scheduler: memory does not suffice for resident copies of %d weights: %s\n",
+        sched->residents.n, berth_last_error());
+    sched_drain(sched);
+    sched_residents_free(sched);
+    memset(sched->residents.limits, 0, (size_t) sched->n_backends * sizeof sched->residents.limits[0]);
+    return true;
+}
+
+// pass is graph_place or sched_reserve. If memory does not suffice, retries without early copies, then without resident copies,
+// then with fewer graphs in flight.
 static enum ggml_status prepare_with_retry(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
     enum ggml_status (*pass)(struct ggml_backend_sched *, struct sched_cached *)) {
     const int n_slots = sched->n_slots;
     for (;;) {
         enum ggml_status status = graph_prepare(sched, graph, pass == graph_place);
         if (status == GGML_STATUS_SUCCESS) {
+            if (sched_residents_add(sched, sched->cur)) {
+                continue; // the graph is split again
+            }
             status = pass(sched, sched->cur);
         }
         if (status == GGML_STATUS_SUCCESS) {
@@ -317,7 +351,7 @@ static enum ggml_status prepare_with_retry(struct ggml_backend_sched *sched, str
         struct sched_cached *const cached = sched->cur;
         sched->cur = NULL;
         sched->graph = NULL;
-        if (status == GGML_STATUS_ALLOC_FAILED && early_copies_give_up(sched, cached)) {
+        if (status == GGML_STATUS_ALLOC_FAILED && (early_copies_give_up(sched, cached) || residents_give_up(sched))) {
             continue;
         }
         if (status != GGML_STATUS_ALLOC_FAILED || sched->n_slots == 1) {
@@ -372,16 +406,30 @@ static void report_planned(struct ggml_backend_sched *sched, struct ggml_cgraph 
     }
 }
 
+// Reserves for the time after resident copies have been filled, when other ops run on the device.
+static enum ggml_status reserve_filled(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
+    if (!sched_residents_has_unfilled(sched)) {
+        return GGML_STATUS_SUCCESS;
+    }
+    sched->residents.assumes_filled = true;
+    sched->residents.version++;
+    const enum ggml_status status = prepare_with_retry(sched, graph, sched_reserve);
+    sched->residents.assumes_filled = false;
+    sched->residents.version++;
+    return status;
+}
+
 bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *measure_graph) {
     if (!has_arguments(__func__, sched, measure_graph)) {
         return false;
     }
     sched->logs_growth = false; // growth is expected in this call
-    const enum ggml_status status = prepare_with_retry(sched, measure_graph, sched_reserve);
-    sched->logs_growth = true;
+    enum ggml_status status = prepare_with_retry(sched, measure_graph, sched_reserve);
     if (status == GGML_STATUS_SUCCESS) {
         report_planned(sched, measure_graph, NULL);
+        status = reserve_filled(sched, measure_graph);
     }
+    sched->logs_growth = true;
     ggml_backend_sched_reset(sched);
     return status == GGML_STATUS_SUCCESS;
 }
@@ -429,6 +477,7 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
 // Returns true if the graph still matches the current cached graph and all its addresses are valid.
 static bool is_still_allocated(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
     struct sched_cached *cached = sched->cur;
+    sched_residents_check(sched);
     if (!sched->is_graph_allocated || sched_cached_match(sched, cached, graph, true) != SCHED_SAME_PLACED) {
         return false;
     }

@@ -2,7 +2,7 @@
 // sched.h: the state of the scheduler, and the passes over it.
 //
 //   graph --src/record--> rows --assign.c--> backends --split.c--> splits, copies --plan.c, place.c--> addresses
-//   addresses --run.c, early.c--> computed tensors
+//   addresses --run.c, early.c, resident.c--> computed tensors
 //
 // A cached graph (struct sched_cached) holds a record of one graph and the results of all passes. If a new graph matches a cached
 // graph, the scheduler only sets the addresses of the new graph's tensors.
@@ -68,6 +68,7 @@ struct sched_copy {
     int16_t writer;           // backend that computed these bytes, -1: written before the first node
     bool copies_caller_bytes; // the source is an input of the caller; it is copied before compute returns
     bool is_early;            // a weight that may be copied while the split before its readers runs (early.c)
+    int32_t resident;         // index in sched.residents.list of the memory of the copy (resident.c), -1: planned memory
     size_t tensor;            // index of the first of n_slots tensors in cached.tensors
 };
 
@@ -121,9 +122,11 @@ struct sched_cached {
     bool *conflict; // [n_backends * n_backends] [a][b]: backends a and b use the same memory; valid if has_conflict
     bool has_conflict;
 
-    bool is_split;  // all passes up to sched_optimize have succeeded
-    uint64_t epoch; // buffer epoch for which `places` is valid, 0: none
-    int64_t used;   // sched->clock at the last use
+    bool is_split;             // all passes up to sched_optimize have succeeded
+    int64_t residents_version; // sched->residents.version when the graph was split
+    bool has_tried_residents;  // sched_residents_add has been called since
+    uint64_t epoch;            // buffer epoch for which `places` is valid, 0: none
+    int64_t used;              // sched->clock at the last use
 };
 
 // Saved contents of inputs while a graph gets new addresses (preserve_inputs.c).
@@ -142,6 +145,35 @@ struct sched_copier {
     ggml_backend_event_t before; // end of the work that the backend had when the copier started
     ggml_backend_event_t after;  // end of the copies
     bool in_flight;              // has received copies since the last wait
+};
+
+// A copy of a weight of the host that stays in the memory of a device (resident.c).
+struct sched_resident {
+    const void *data; // the weight: its address and its bytes
+    size_t size;
+    struct ggml_tensor *copy; // NULL: a node writes the weight, so it has no resident copy
+    int16_t backend;          // backend of the device
+    bool is_filled;           // the copy has the bytes of the weight
+};
+
+// Resident copies that were allocated together.
+struct sched_resident_group {
+    struct ggml_context *ctx;
+    ggml_backend_buffer_t buffer;
+    struct sched_resident_group *next;
+};
+
+struct sched_residents {
+    struct sched_resident *list;
+    int32_t n;
+    int32_t next; // index at which the next search starts
+    size_t cap;
+    struct sched_resident_group *groups;
+    size_t *limits, *used;  // [n_backends] bytes
+    uint64_t weights_epoch; // berth_weights_epoch() at the last check
+    int64_t version;        // counts changes of the list and of is_filled
+    bool has_new;           // the running graph has filled a copy
+    bool assumes_filled;    // all copies count as filled, while memory is reserved
 };
 
 enum sched_trace_kind { SCHED_TRACE_SPLIT, SCHED_TRACE_COPY, SCHED_TRACE_OP };
@@ -175,6 +207,7 @@ struct ggml_backend_sched {
     bool has_copiers;
     bool may_copy_early; // BERTH_SCHED_EARLY_COPIES is not 0, and memory has sufficed
     int32_t early_split; // split whose early copies have been started, -1: none
+    struct sched_residents residents;
     int n_backends;
     bool op_offload;
     int offload_min_batch; // GGML_OP_OFFLOAD_MIN_BATCH, 0: the devices decide
@@ -424,6 +457,34 @@ void sched_early_join(struct ggml_backend_sched *sched, const struct sched_cache
 // Waits until all early copies have ended.
 void sched_early_wait(struct ggml_backend_sched *sched);
 void sched_early_fini(struct ggml_backend_sched *sched);
+
+// ---- resident.c ----
+
+// Returns true if row r is a weight in memory of the host.
+bool sched_is_host_weight(const struct sched_cached *cached, int32_t r);
+// Returns the index in the list of the resident copy of weight r on backend b, or -1.
+int32_t sched_resident_find(struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t r, int b);
+// Returns true if nothing has to be copied before the copy can be read. i may be -1, which is no resident copy.
+static inline bool sched_resident_is_ready(const struct ggml_backend_sched *sched, int32_t i) {
+    return i >= 0 && (sched->residents.list[i].is_filled || sched->residents.assumes_filled);
+}
+// Returns true if the resident copies of the split graph are still those of its weights.
+bool sched_resident_is_valid(struct ggml_backend_sched *sched, const struct sched_cached *cached);
+// Adds resident copies of the weights that the split graph copies, and allocates their memory. Returns true if there are new
+// ones; the graph must then be split again.
+bool sched_residents_add(struct ggml_backend_sched *sched, struct sched_cached *cached);
+bool sched_residents_has_unfilled(const struct ggml_backend_sched *sched);
+// Removes the copies of weights that a node of the graph writes.
+void sched_residents_exclude_written(struct ggml_backend_sched *sched, const struct sched_cached *cached);
+void sched_resident_filled(struct ggml_backend_sched *sched, int32_t i);
+// Call it when a graph has run.
+void sched_residents_end(struct ggml_backend_sched *sched, enum ggml_status status);
+// All copies must be filled again.
+void sched_residents_clear(struct ggml_backend_sched *sched);
+// Clears the copies if the program has changed weights since the last call.
+void sched_residents_check(struct ggml_backend_sched *sched);
+// Frees all copies. The backends must be idle.
+void sched_residents_free(struct ggml_backend_sched *sched);
 
 // ---- explain.c, trace.c ----
 

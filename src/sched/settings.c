@@ -126,6 +126,22 @@ void berth_sched_set_memory_limit(ggml_backend_sched_t sched, ggml_backend_t bac
     cached_forget_all(sched);
 }
 
+void berth_sched_set_resident_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t limit) {
+    const int b = index_of(sched, backend);
+    if (b < 0 || b == sched->n_backends - 1) {
+        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_resident_limit: the backend %s",
+            b < 0 ? "does not belong to the scheduler" : "is the host's");
+        return;
+    }
+    if (!sched_is_idle(__func__, sched)) {
+        return;
+    }
+    sched_drain(sched);
+    sched_residents_free(sched);
+    sched->residents.limits[b] = limit;
+    cached_forget_all(sched);
+}
+
 void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
     if (sched == NULL || n_copies < 1) {
         berth_fail(GGML_STATUS_FAILED, "berth_sched_set_n_copies: the scheduler is NULL, or %d graphs in flight are fewer than 1",
@@ -144,6 +160,10 @@ void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
 void berth_sched_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats) {
     if (sched != NULL && stats != NULL) {
         *stats = sched->stats;
+        stats->resident_size = 0;
+        for (int b = 0; b < sched->n_backends; b++) {
+            stats->resident_size += (int64_t) sched->residents.used[b];
+        }
     }
 }
 

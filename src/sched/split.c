@@ -53,7 +53,9 @@ static int32_t copy_push(struct splitter *c, int32_t s, int b, bool is_move) {
     }
     const int32_t base = sched_base(cached, s);
     struct sched_split *split = &cached->splits[cached->n_splits - 1];
-    const bool is_early = !is_move && c->version[base] == 0 && sched_copies_early(c->sched, cached, s, b);
+    const bool is_first = !is_move && c->version[base] == 0;
+    const int32_t resident = is_first ? sched_resident_find(c->sched, cached, s, b) : -1;
+    const bool is_early = is_first && !sched_resident_is_ready(c->sched, resident) && sched_copies_early(c->sched, cached, s, b);
 
     cached->copies[cached->n_copies] = (struct sched_copy){
         .row = s,
@@ -64,6 +66,7 @@ static int32_t copy_push(struct splitter *c, int32_t s, int b, bool is_move) {
         .writer = c->writer[base],
         .copies_caller_bytes = c->writer[base] < 0 && cached->rows[base].is_input,
         .is_early = is_early,
+        .resident = resident,
         .tensor = (size_t) cached->n_copies * (size_t) cached->n_slots,
     };
     c->first_copy[s] = cached->n_copies;
@@ -106,7 +109,8 @@ static bool needs_new_weight(const struct splitter *c, int32_t node, int b) {
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         const int32_t s = cached->rec.srcs[k];
         if (sched_is_weight(cached, s) && cached->rows[sched_base(cached, s)].backend != b &&
-            !sched_reaches(c->sched, cached, b, s) && copy_find(c, s, b) < 0) {
+            !sched_reaches(c->sched, cached, b, s) && copy_find(c, s, b) < 0 &&
+            !sched_resident_is_ready(c->sched, sched_resident_find(c->sched, cached, s, b))) {
             return true;
         }
     }
@@ -306,6 +310,8 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_cach
 
     cached->n_splits = cached->n_copies = cached->n_edges = 0;
     cached->n_slots = sched->n_slots;
+    cached->residents_version = sched->residents.version;
+    cached->has_tried_residents = false;
     cached->uid_slot = -1;
     cached->has_conflict = false;
     c.first_copy = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));

@@ -8,7 +8,7 @@
 #    define MOST_NODES 400
 #endif
 
-static void check_many(bool async, bool parallel, bool offload, int n_seeds, int most_nodes) {
+static void check_many(bool async, bool parallel, bool offload, bool resident, int n_seeds, int most_nodes) {
     const uint64_t seed = check_seed(async ? 1000 : 1);
     for (int i = 0; i < n_seeds; i++) {
         struct check_rng rng = check_rng_new(seed + (uint64_t) i);
@@ -20,6 +20,7 @@ static void check_many(bool async, bool parallel, bool offload, int n_seeds, int
             .async = async,
             .parallel = parallel,
             .offload = offload,
+            .resident = resident,
             .delay_us = async ? 50 : 0,
             .n_runs = 7,
         };
@@ -32,23 +33,30 @@ static void check_many(bool async, bool parallel, bool offload, int n_seeds, int
 
 static void devices_compute_what_the_cpu_does(void **state) {
     (void) state;
-    check_many(false, false, false, N_SEEDS, MOST_NODES);
+    check_many(false, false, false, false, N_SEEDS, MOST_NODES);
 }
 
 static void async_devices_compute_what_the_cpu_does(void **state) {
     (void) state;
-    check_many(true, false, false, N_SEEDS / 4, MOST_NODES);
+    check_many(true, false, false, false, N_SEEDS / 4, MOST_NODES);
 }
 
 static void pipelined_devices_compute_what_the_cpu_does(void **state) {
     (void) state;
-    check_many(true, true, false, N_SEEDS / 4, MOST_NODES);
+    check_many(true, true, false, false, N_SEEDS / 4, MOST_NODES);
 }
 
 // The scheduler copies weights while other ops run.
 static void async_devices_compute_with_weights_of_the_host(void **state) {
     (void) state;
-    check_many(true, false, true, N_SEEDS / 2, MOST_NODES);
+    check_many(true, false, true, false, N_SEEDS / 2, MOST_NODES);
+}
+
+// Some of the copied weights stay on the devices.
+static void devices_compute_with_resident_copies(void **state) {
+    (void) state;
+    check_many(false, false, true, true, N_SEEDS / 2, MOST_NODES);
+    check_many(true, false, true, true, N_SEEDS / 2, MOST_NODES);
 }
 
 int main(void) {
@@ -58,6 +66,7 @@ int main(void) {
         cmocka_unit_test(async_devices_compute_what_the_cpu_does),
         cmocka_unit_test(pipelined_devices_compute_what_the_cpu_does),
         cmocka_unit_test(async_devices_compute_with_weights_of_the_host),
+        cmocka_unit_test(devices_compute_with_resident_copies),
     };
     return cmocka_run_group_tests_name("prop_sched", tests, NULL, NULL);
 }

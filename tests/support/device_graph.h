@@ -14,7 +14,8 @@ enum {
     RG_N_WEIGHTS = 6,
     RG_N_KV = 3,
     RG_N_INPUTS = 4,
-    RG_MAX_OUT = 64
+    RG_MAX_OUT = 64,
+    RG_MOST_RESIDENT = 16384 // bytes of a device for copies of weights
 };
 
 struct rg_params {
@@ -24,6 +25,7 @@ struct rg_params {
     bool async;    // some devices work in their own threads
     bool parallel; // the scheduler may have several graphs in flight
     bool offload;  // devices compute with weights of the host and of other devices
+    bool resident; // devices keep copies of weights
     int delay_us;  // longest delay before each job of a device
     int n_runs;    // graphs that are computed
 };
@@ -294,6 +296,9 @@ static inline size_t rg_run(struct rg_world *w, const struct rg_params *p, char 
     assert_non_null(sched);
     for (int k = 0; k < 2; k++) {
         rg_graph_init(&g[k], w, p, p->seed + (uint64_t) k);
+    }
+    for (int d = 0; d < w->n_devices && p->resident; d++) {
+        berth_sched_set_resident_limit(sched, w->backends[d], (size_t) rg_mix(p->seed + (uint64_t) d) % RG_MOST_RESIDENT);
     }
     for (int run = 0; run < p->n_runs; run++) {
         struct rg_graph *at = &g[run / 2 % 2];

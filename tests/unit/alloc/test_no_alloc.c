@@ -323,6 +323,29 @@ static void weights_of_the_host(void **state) {
     assert_true(r.dev[0].n_async_sets > 0);
 }
 
+// The device keeps copies of the weights of the host. Until they are filled, the device computes only graphs of 4 tokens or more.
+// Afterwards it computes all graphs.
+static void resident_copies(void **state) {
+    static struct rig r;
+    struct shape few;
+    (void) state;
+    rig_init(&r, 1, false, 1);
+    r.dev[0].offload_batch = 4;
+    answers(&r);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, NULL, r.n_backends, 64, false, true);
+    berth_sched_set_resident_limit(sched, r.backends[0], 1 << 20);
+    shape_make(&r, &few, 3, KEYS);
+    assert_true(ggml_backend_sched_reserve(sched, r.shapes[0].graph));
+    assert_true(ggml_backend_sched_reserve(sched, few.graph));
+    expect_no_allocation(sched_steps(&r, sched, N_STEPS, true));
+    const int n_before = r.dev[0].n_computes;
+    expect_no_allocation(sched_steps(&r, sched, N_SHAPES, true));
+    assert_true(r.dev[0].n_computes >= n_before + N_SHAPES);
+    ggml_backend_sched_free(sched);
+    ggml_free(few.ctx);
+    rig_fini(&r);
+}
+
 static void one_thread(void **state) {
     (void) state;
     check_with(0, false, 1, false);
@@ -577,6 +600,7 @@ int main(void) {
         cmocka_unit_test(devices_with_copies),
         cmocka_unit_test(devices_at_once),
         cmocka_unit_test(weights_of_the_host),
+        cmocka_unit_test(resident_copies),
         cmocka_unit_test(graphs_in_flight),
         cmocka_unit_test(device_of_two),
         cmocka_unit_test(device_of_two_with_copies),

@@ -24,7 +24,8 @@ static void it_explains_itself(void **state) {
     assert_non_null(strstr(text, "{\"name\": \"a \\\"quoted\\\" \xc3\xa9\\ufffd\", \"op\": \"MUL_MAT\", \"type\": \"f32\", "
                                  "\"ne\": [64, 2, 1, 1], \"backend\": \"first\", "
                                  "\"reason\": \"weight\", \"bytes\": 512}"));
-    assert_non_null(strstr(text, "\"inputs\": [{\"name\": \"x\", \"from\": \"CPU\", \"bytes\": 512, \"early\": false}]"));
+    assert_non_null(strstr(
+        text, "\"inputs\": [{\"name\": \"x\", \"from\": \"CPU\", \"bytes\": 512, \"early\": false, \"resident\": false}]"));
     free(text);
 }
 
@@ -53,8 +54,9 @@ static void it_counts_copies_and_names_refusing_backends(void **state) {
     assert_non_null(strstr(text, "graph: 3 nodes, 2 splits, 3 copies, 1 in flight\n"));
     free(text);
     text = explained(n, true);
-    assert_non_null(strstr(text, "\"inputs\": [{\"name\": \"x\", \"from\": \"CPU\", \"bytes\": 512, \"early\": false}, "
-                                 "{\"name\": \"more\", \"from\": \"CPU\", \"bytes\": 512, \"early\": false}]"));
+    assert_non_null(
+        strstr(text, "\"inputs\": [{\"name\": \"x\", \"from\": \"CPU\", \"bytes\": 512, \"early\": false, \"resident\": false}, "
+                     "{\"name\": \"more\", \"from\": \"CPU\", \"bytes\": 512, \"early\": false, \"resident\": false}]"));
     assert_non_null(strstr(text, "\"backend\": \"second\", \"reason\": \"fallback: op not supported\", "
                                  "\"refused_by\": \"first\", \"bytes\": 512}"));
     free(text);
