@@ -46,6 +46,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_DEVICE,
     CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
+    CLI_OPT_HOST_EXPERTS,
     CLI_OPT_LLAMA,
     CLI_OPTION(
         'o', "out", "FILE", "write the table to FILE (default '-': standard output)", .takes = "*", CLI_TO(struct options, out)),

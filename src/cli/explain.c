@@ -25,6 +25,7 @@ static const struct cli_option option_rows[] = {
     CLI_SESSION_ROWS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
+    CLI_OPT_HOST_EXPERTS,
     CLI_OPT_SPLIT,
     CLI_OPT_LLAMA,
     CLI_OPTION(0, "layer", "N", "print only layer N, counted from 0", CLI_RANGE(0, INT32_MAX), CLI_TO(struct options, layer)),

@@ -46,6 +46,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
+    CLI_OPT_HOST_EXPERTS,
     CLI_OPT_LLAMA,
     CLI_OPT_JSON(CLI_TO(struct options, json),
         "print one JSON object: model, fits, ctx, batch, total, devices, next, alive, lower and others (see "
@@ -187,11 +188,17 @@ static void print_setting(const struct found *s) {
     if (s->o->question.allow != 0) {
         printf("  cache    %s\n", ggml_type_name(a->cache));
         for (int d = 0; d + 1 < s->m->devices.n; d++) {
-            int64_t n = 0;
-            for (int64_t i = 0; i <= s->m->model->params.n_layer; i++) {
-                n += s->m->model->layer_device[i] == d;
+            const struct model *m = s->m->model;
+            int64_t n = 0, n_experts = 0;
+            for (int64_t i = 0; i <= m->params.n_layer; i++) {
+                n += m->layer_device[i] == d;
+                n_experts += i < m->params.n_layer && m->expert_device != NULL && m->expert_device[i] == d;
             }
-            printf("  layers   %" PRId64 " of %" PRId64 " on %s\n", n, s->m->model->params.n_layer + 1, limit_name(s, d));
+            printf("  layers   %" PRId64 " of %" PRId64 " on %s", n, m->params.n_layer + 1, limit_name(s, d));
+            if (m->expert_device != NULL) {
+                printf(", with the experts of %" PRId64, n_experts);
+            }
+            putchar('\n');
         }
     }
     print_recompute(s);
@@ -209,6 +216,9 @@ static void print_next(const struct found *s) {
             n->answer.n_ctx, n->answer.n_batch);
         if (s->o->question.allow != 0) {
             printf(", cache %s, %" PRId64 " layers on the host", ggml_type_name(n->answer.cache), n->answer.n_host);
+            if (n->answer.n_host_experts > n->answer.n_host) {
+                printf(", experts of %" PRId64 " layers on the host", n->answer.n_host_experts);
+            }
         }
         printf(n->per_second > 0 ? ", %.1f tokens/s\n" : "\n", n->per_second);
     }
@@ -278,8 +288,8 @@ static void print_limits_json(struct berth_json_writer *w, const struct found *s
 }
 
 static void print_answer_json(struct berth_json_writer *w, const struct fit_answer *a, double per_second) {
-    berth_json_printf(
-        w, "'cache_type': %s, 'host_layers': %" PRId64 ", 'per_second': %.3f", ggml_type_name(a->cache), a->n_host, per_second);
+    berth_json_printf(w, "'cache_type': %s, 'host_layers': %" PRId64 ", 'host_experts': %" PRId64 ", 'per_second': %.3f",
+        ggml_type_name(a->cache), a->n_host, a->n_host_experts, per_second);
 }
 
 static void print_json(const struct found *s) {

@@ -113,6 +113,9 @@ struct cli_help {
     CLI_OPTION(0, "gpu-layers", "N", \
         "0: run on the CPU only; 99 or more: put as many layers on GPUs as fit (default); as -ngl of llama.cpp", \
         .also = "ngl n-gpu-layers", .base = CLI_IN_MODEL, CLI_TO_ALL(cli_model_gpu_layers))
+#define CLI_OPT_HOST_EXPERTS \
+    CLI_OPTION(0, "n-cpu-moe", "N", "keep the experts of the first N layers in host memory, as llama.cpp does (default 0)", \
+        .also = "ncmoe", CLI_RANGE(0, 65536), CLI_TO_MODEL(n_host_experts))
 #define CLI_OPT_SPLIT \
     CLI_OPTION(0, "split", "HOW", \
         "layer: assign whole layers to devices (default); tensor: give each device a share of every layer, on all GPUs or on " \
@@ -131,7 +134,7 @@ struct cli_help {
         CLI_TO_MODEL(by_llama))
 #define CLI_INT_OF_MODEL(field, most) CLI_RANGE(1, most), CLI_TO_MODEL(field)
 #define CLI_SESSION_ROWS CLI_OPT_CTX, CLI_OPT_BATCH, CLI_OPT_CACHE_TYPE
-#define CLI_PLACE_ROWS CLI_OPT_THREADS, CLI_OPT_DEVICE, CLI_OPT_NO_MMAP, CLI_OPT_GPU_LAYERS
+#define CLI_PLACE_ROWS CLI_OPT_THREADS, CLI_OPT_DEVICE, CLI_OPT_NO_MMAP, CLI_OPT_GPU_LAYERS, CLI_OPT_HOST_EXPERTS
 #define CLI_OPT_LORA(target, more) \
     CLI_OPTION(0, "lora", "FILE[:SCALE]", "apply this adapter with strength SCALE (default 1)" more, .takes = ".gguf", \
         .use = CLI_READ, target)

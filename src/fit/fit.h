@@ -68,6 +68,7 @@ struct fit_answer {
     bool fits;
     int64_t n_ctx, n_batch;           // positions; tokens
     int64_t n_host;                   // number of layers, from the first, that stay on the host although a GPU is used
+    int64_t n_host_experts;           // number of layers, from the first, whose experts stay on the host
     int64_t ctx_wanted, batch_wanted; // context and batch that would be used without memory limits; set if allow is not 0
     enum ggml_type cache;             // type of keys in the cache; also the type of values if the search chose the type
     size_t compute;                   // value for model_options.compute_limit; 0: no op is recomputed

@@ -6,7 +6,7 @@
 #define STEP_SIZE ((uint64_t) 1 << 30)
 
 static bool is_limited_by_memory(const struct fit_answer *a) {
-    return !a->fits || a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY || a->n_host > 0 ||
+    return !a->fits || a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY || a->n_host > 0 || a->n_host_experts > 0 ||
            (a->cache != GGML_TYPE_F16 && a->full != FIT_NONE);
 }
 

@@ -65,21 +65,28 @@ static bool limits_set(struct model_devices *devices, const void *user) {
     return true;
 }
 
-static void options_set(const struct fit_question *q, struct model_options *o, int64_t n_host) {
-    o->n_host = n_host;
+// What stays on the host, in the order in which it leaves the GPUs: first the experts of all layers, then whole layers.
+struct host_share {
+    int64_t n_experts, n_layers; // of the first layers
+};
+
+static void options_set(const struct fit_question *q, struct model_options *o, struct host_share share) {
+    o->n_host = share.n_layers;
+    o->n_host_experts = max_i64(o->n_host_experts, share.n_experts);
     o->set_limits = (q->allow & FIT_SPILL) != 0 ? limits_set : NULL;
     o->set_limits_user = q;
 }
 
-static bool model_open_placed(const struct fit_question *q, struct workbench *m, int64_t n_host, struct model_error *error) {
+static bool model_open_placed(
+    const struct fit_question *q, struct workbench *m, struct host_share share, struct model_error *error) {
     struct model_options o = q->model;
     o.plan_only = true;
-    options_set(q, &o, n_host);
+    options_set(q, &o, share);
     return workbench_open(m, &o, error);
 }
 
 bool fit_open(struct fit_question *q, struct workbench *m, struct model_error *error) {
-    if (!model_open_placed(q, m, 0, error)) {
+    if (!model_open_placed(q, m, (struct host_share){0}, error)) {
         return false;
     }
     if (!fit_limits_resolve(&q->limits, &m->devices, error)) {
@@ -317,14 +324,19 @@ static bool has_gpu_layer(const struct workbench *m) {
     return false;
 }
 
-static bool place_try(struct search *s, int64_t n_host, int64_t n_ctx) {
+static bool place_try(struct search *s, struct host_share share, int64_t n_ctx) {
     workbench_close(s->m);
-    s->a->n_host = n_host;
-    return model_open_placed(s->q, s->m, n_host, s->error) && caches_try(s, n_ctx);
+    s->a->n_host = share.n_layers;
+    s->a->n_host_experts = share.n_experts;
+    return model_open_placed(s->q, s->m, share, s->error) && caches_try(s, n_ctx);
 }
 
-// Finds the smallest number of layers on the host with which the setting fits, by bisection. The more layers are on the host, the
-// less memory the GPUs need.
+static struct host_share share_of(int64_t n, int64_t n_with_experts) {
+    return (struct host_share){.n_experts = min_i64(n, n_with_experts), .n_layers = max_i64(n - n_with_experts, 0)};
+}
+
+// Finds the smallest share of the host with which the setting fits, by bisection. The more is on the host, the less memory the GPUs
+// need.
 static bool places_try(struct search *s, int64_t n_ctx) {
     if (!caches_try(s, n_ctx)) {
         return false;
@@ -332,15 +344,16 @@ static bool places_try(struct search *s, int64_t n_ctx) {
     if (s->a->fits || (s->q->allow & FIT_SPILL) == 0 || !has_gpu_layer(s->m)) {
         return true;
     }
-    int64_t low = 0, high = s->m->model->params.n_layer + 1; // low does not fit; high: all layers on the host
+    const int64_t n_layer = s->m->model->params.n_layer, n_with_experts = s->m->model->params.n_expert > 0 ? n_layer : 0;
+    int64_t low = 0, high = n_with_experts + n_layer + 1; // low does not fit; high: all layers on the host
     while (low + 1 < high) {
         const int64_t n = low + (high - low) / 2;
-        if (!place_try(s, n, n_ctx)) {
+        if (!place_try(s, share_of(n, n_with_experts), n_ctx)) {
             return false;
         }
         *(s->a->fits ? &high : &low) = n;
     }
-    return place_try(s, high, n_ctx);
+    return place_try(s, share_of(high, n_with_experts), n_ctx);
 }
 
 static bool allowed_solve(struct search *s) {
@@ -383,7 +396,7 @@ bool fit_solve(const struct fit_question *q, struct workbench *m, struct fit_ans
 
 bool fit_answer_describe(const struct fit_question *q, const struct fit_answer *a, char text[256]) {
     const enum ggml_type cache = q->model.has_cache_type ? q->model.cache_k : GGML_TYPE_F16;
-    char parts[5][96] = {""};
+    char parts[6][96] = {""};
     size_t n = 0;
     if (a->n_ctx < a->ctx_wanted) {
         snprintf(parts[0], sizeof parts[0], ", a context of %" PRId64 " positions instead of %" PRId64, a->n_ctx, a->ctx_wanted);
@@ -397,11 +410,14 @@ bool fit_answer_describe(const struct fit_question *q, const struct fit_answer *
     if (a->n_host > 0) {
         snprintf(parts[3], sizeof parts[3], ", %" PRId64 " layers on the host", a->n_host);
     }
+    if (a->n_host == 0 && a->n_host_experts > 0) {
+        snprintf(parts[4], sizeof parts[4], ", the experts of %" PRId64 " layers on the host", a->n_host_experts);
+    }
     if (a->compute > 0) {
-        snprintf(parts[4], sizeof parts[4], ", some ops of each batch recomputed");
+        snprintf(parts[5], sizeof parts[5], ", some ops of each batch recomputed");
     }
     text[0] = '\0';
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         if (parts[i][0] != '\0') {
             n = min_size(n + (size_t) snprintf(text + n, 256 - n, "%s", parts[i] + (n == 0 ? 2 : 0)), 255);
         }
@@ -417,5 +433,5 @@ void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct 
         o->cache_k = o->cache_v = a->cache;
         o->has_cache_type = true;
     }
-    options_set(q, o, a->n_host);
+    options_set(q, o, (struct host_share){.n_experts = a->n_host_experts, .n_layers = a->n_host});
 }

@@ -162,6 +162,33 @@ static void weights_count(struct model *m, int n_devices) {
     m->parts[n_devices - 1].is_mapped = !data->no_mmap;
 }
 
+// The experts of the first n layers stay in memory of the host.
+struct host_experts {
+    struct llama_tensor_override *overrides; // [n + 1]
+    char (*patterns)[48];                    // [n]
+};
+
+static void host_experts_fini(struct host_experts *host) {
+    berth_free(host->overrides);
+    berth_free(host->patterns);
+}
+
+static bool host_experts_init(struct host_experts *host, const struct model_devices *devices, struct model_error *error) {
+    const size_t n = (size_t) devices->n_host_experts;
+    host->overrides = berth_calloc(n + 1, sizeof host->overrides[0]);
+    host->patterns = berth_calloc(n + 1, sizeof host->patterns[0]);
+    if (host->overrides == NULL || host->patterns == NULL) {
+        host_experts_fini(host);
+        return model_fail(error, "out of memory for the experts of %zu layers", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        snprintf(host->patterns[i], sizeof host->patterns[i], "blk\\.%zu\\.ffn_.*_exps", i);
+        host->overrides[i].pattern = host->patterns[i];
+        host->overrides[i].buft = ggml_backend_dev_buffer_type(devices->dev[devices->n - 1]);
+    }
+    return true;
+}
+
 // NULL: *error holds the cause.
 static struct llama_model *weights_load(
     const struct model_llama *data, const struct model_devices *devices, bool plan_only, struct model_error *error) {
@@ -171,11 +198,17 @@ static struct llama_model *weights_load(
         model_fail(error, "out of memory for the weights of %d devices", devices->n);
         return NULL;
     }
+    struct host_experts host;
+    if (!host_experts_init(&host, devices, error)) {
+        berth_free(gpus);
+        return NULL;
+    }
     for (int d = 0; d + 1 < devices->n; d++) {
         gpus[d] = devices->dev[d];
     }
     params.devices = gpus;
     params.n_gpu_layers = devices->n > 1 ? 999 : 0;
+    params.overrides = devices->n_host_experts > 0 ? host.overrides : NULL;
     if (plan_only) {
         llama_no_alloc(&params, data->lib->release);
     }
@@ -185,6 +218,7 @@ static struct llama_model *weights_load(
     llama_error_clear();
     struct llama_model *model = data->lib->llama_model_load_from_file(data->path, params);
     berth_free(gpus);
+    host_experts_fini(&host);
     if (model == NULL) {
         model_fail(error, "%s: libllama %s cannot load the model: %s", data->path, data->lib->release, llama_error());
     }

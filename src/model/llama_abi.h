@@ -17,9 +17,15 @@ struct llama_vocab;
 struct llama_memory;
 struct llama_adapter;
 
+// Weights whose names match the pattern (a regular expression) get memory of this type.
+struct llama_tensor_override {
+    const char *pattern;
+    void *buft;
+};
+
 struct llama_model_params {
-    void **devices; // NULL-terminated; NULL: all devices
-    void *p8;
+    void **devices;                                // NULL-terminated; NULL: all devices
+    const struct llama_tensor_override *overrides; // NULL: none; ends with a pattern NULL
     int32_t n_gpu_layers;
     int32_t split_mode; // 0 none, 1 layers, 2 rows, 3 tensors
     int32_t load_mode;  // -1: automatic (v0.5.0), 0: read, 1: map

@@ -413,6 +413,7 @@ void model_free(struct model *m) {
     }
     model_parts_free(m->parts, m->n_parts);
     berth_free(m->layer_device);
+    berth_free(m->expert_device);
     berth_free(m->layers);
     berth_free(m->weights);
     berth_free(m->by_id);

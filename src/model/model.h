@@ -97,6 +97,7 @@ struct model_devices {
     struct model_shares *shares; // split of a composite device; NULL: there is no composite device
     size_t *limits;              // [n] limit of bytes for layers and cache; 0: the free memory. NULL: all limits are 0
     int64_t n_host;              // the first n_host layers stay on the host
+    int64_t n_host_experts;      // the experts of the first n_host_experts layers stay on the host
     int n_threads;               // CPU threads
     ggml_abort_callback abort;   // set by model_devices_set_abort
     void *abort_data;
@@ -182,6 +183,7 @@ struct model {
 
     // Valid after model_place:
     int *layer_device;        // [n_layer + 1]; the last entry is the output's device
+    int *expert_device;       // [n_layer + 1] device of the layer's experts; NULL: as layer_device
     struct model_part *parts; // [n_parts] one per device
     int n_parts;
 };
@@ -401,6 +403,10 @@ struct model_engine {
 extern const struct model_engine engine_native; // native.c: Berth's own graphs
 extern const struct model_engine engine_llama;  // llama.c: libllama, which loads the weights itself
 
+// Returns true for the weights of all experts of a layer.
+bool model_weight_is_experts(const struct model *model, const struct model_weight *w);
+// Returns the device of a weight of a placed model.
+int model_weight_device(const struct model *model, const struct model_weight *w);
 // place of engine_native.
 bool weights_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error);

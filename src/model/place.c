@@ -25,18 +25,40 @@ struct placing {
 
 // ---- assignment of layers to devices ----
 
-// [n_layer + 1] bytes; the last entry is the output. NULL: out of memory.
-static size_t *layer_sizes(const struct model *m) {
-    size_t *sizes = berth_calloc((size_t) m->params.n_layer + 1, sizeof *sizes);
-    for (size_t i = 0; sizes != NULL && i < m->n_weights; i++) {
-        if (m->weights[i].layer >= 0) {
-            sizes[m->weights[i].layer] += ggml_nbytes(m->weights[i].file);
+bool model_weight_is_experts(const struct model *m, const struct model_weight *w) {
+    return m->params.n_expert > 0 && w->layer >= 0 && w->layer < m->params.n_layer && w->file->ne[2] > 1;
+}
+
+int model_weight_device(const struct model *m, const struct model_weight *w) {
+    if (w->layer < 0) {
+        return m->n_parts - 1;
+    }
+    return m->expert_device != NULL && model_weight_is_experts(m, w) ? m->expert_device[w->layer] : m->layer_device[w->layer];
+}
+
+// Bytes of layers on file.
+struct layer_sizes {
+    size_t *experts; // [n_layer + 1]
+    size_t *others;  // [n_layer + 1] weights except experts; the last entry is the output
+};
+
+static bool layer_sizes_init(const struct model *m, struct layer_sizes *sizes) {
+    const size_t n = (size_t) m->params.n_layer + 1;
+    sizes->experts = berth_calloc(2 * n, sizeof sizes->experts[0]);
+    if (sizes->experts == NULL) {
+        return false;
+    }
+    sizes->others = sizes->experts + n;
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const struct model_weight *w = &m->weights[i];
+        if (w->layer >= 0) {
+            (model_weight_is_experts(m, w) ? sizes->experts : sizes->others)[w->layer] += ggml_nbytes(w->file);
         }
     }
-    if (sizes != NULL && m->is_tied) {
-        sizes[m->params.n_layer] += ggml_nbytes(m->token_embd);
+    if (m->is_tied) {
+        sizes->others[m->params.n_layer] += ggml_nbytes(m->token_embd);
     }
-    return sizes;
+    return true;
 }
 
 // Returns the bytes of layers that a device can hold. A tenth of its free memory is kept for the cache and the compute buffer.
@@ -69,7 +91,7 @@ static void assignment_next(struct assignment *assign, const struct placing *p, 
     assign->has_share = assign->d > 0 && fraction > 0; // the first GPU takes all remaining layers
 }
 
-// Returns the fraction of each GPU's memory that all layers need. 0: the layers do not fit, or the memory is unknown.
+// Returns the fraction of each GPU's memory that all layers need. 0: the memory is unknown. More than 1: the layers do not fit.
 static double capacity_fraction(const struct placing *p, const size_t *sizes) {
     double total = 0, capacity = 0;
     for (int64_t i = 0; i <= p->model->params.n_layer; i++) {
@@ -78,38 +100,86 @@ static double capacity_fraction(const struct placing *p, const size_t *sizes) {
     for (int d = 0; d < p->devices->n - 1; d++) {
         capacity += (double) device_capacity(p->devices, d);
     }
-    return total < capacity && capacity < (double) SIZE_MAX ? total / capacity : 0;
+    return capacity < (double) SIZE_MAX ? total / capacity : 0;
 }
 
-static bool layers_assign(struct placing *p) {
+static void layers_assign(struct placing *p, const size_t *sizes) {
     struct model *m = p->model;
     const int cpu = p->devices->n - 1;
-    m->layer_device = berth_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
-    size_t *sizes = layer_sizes(m);
-    if (m->layer_device == NULL || sizes == NULL) {
-        berth_free(sizes);
-        return model_fail(p->error, "out of memory for the placement of %" PRId64 " layers", m->params.n_layer);
-    }
     const double fraction = capacity_fraction(p, sizes);
     struct assignment assign = {.d = cpu};
-    assignment_next(&assign, p, fraction); // start with the last GPU
+    assignment_next(&assign, p, fraction < 1 ? fraction : 0); // start with the last GPU
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
         if (i < p->devices->n_host) {
             assign.d = -1;
         }
         while (assign.d >= 0 && (sizes[i] > assign.left || (assign.has_share && (double) sizes[i] / 2 > assign.share))) {
-            assignment_next(&assign, p, fraction);
+            assignment_next(&assign, p, fraction < 1 ? fraction : 0);
         }
         m->layer_device[i] = assign.d >= 0 ? assign.d : cpu;
         assign.left -= assign.d >= 0 ? sizes[i] : 0;
         assign.share -= (double) sizes[i];
     }
-    berth_free(sizes);
-    return true;
 }
 
-static int weight_device(const struct placing *p, const struct model_weight *w) {
-    return w->layer < 0 ? p->devices->n - 1 : p->model->layer_device[w->layer];
+// Gives each GPU the experts of its layers, from the last layer to the first, as far as its memory suffices.
+static void experts_assign(struct placing *p, const struct layer_sizes *sizes, size_t *left) {
+    struct model *m = p->model;
+    const int cpu = p->devices->n - 1;
+    for (int d = 0; d < cpu; d++) {
+        left[d] = device_capacity(p->devices, d);
+    }
+    for (int64_t i = 0; i <= m->params.n_layer; i++) {
+        const int d = m->layer_device[i];
+        if (d != cpu) {
+            left[d] -= min_size(left[d], sizes->others[i]);
+        }
+    }
+    for (int64_t i = m->params.n_layer; i >= 0; i--) {
+        const int d = m->layer_device[i];
+        const bool has_place = d != cpu && i >= p->devices->n_host_experts && sizes->experts[i] <= left[d];
+        m->expert_device[i] = has_place ? d : cpu;
+        if (has_place) {
+            left[d] -= sizes->experts[i];
+        }
+    }
+}
+
+// If all weights fit on the GPUs, or the model has no experts, a layer is on one device. Otherwise the GPUs first get the weights
+// that every token reads, and experts in the remaining memory: a token reads only some of the experts.
+static bool devices_assign(struct placing *p) {
+    struct model *m = p->model;
+    const size_t n = (size_t) m->params.n_layer + 1;
+    struct layer_sizes sizes = {0};
+    m->layer_device = berth_calloc(n, sizeof *m->layer_device);
+    size_t *all = berth_calloc(n, sizeof *all), *left = berth_calloc((size_t) p->devices->n, sizeof *left);
+    bool ok = m->layer_device != NULL && all != NULL && left != NULL && layer_sizes_init(m, &sizes);
+    if (!ok) {
+        model_fail(p->error, "out of memory for the placement of %" PRId64 " layers", m->params.n_layer);
+        goto end;
+    }
+    size_t n_experts = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_experts += sizes.experts[i] > 0;
+        all[i] = sizes.others[i] + sizes.experts[i];
+    }
+    const bool has_room = p->devices->n == 1 || (capacity_fraction(p, all) < 1 && p->devices->n_host_experts == 0);
+    if (has_room || n_experts == 0) {
+        layers_assign(p, all);
+        goto end;
+    }
+    layers_assign(p, sizes.others);
+    m->expert_device = berth_calloc(n, sizeof *m->expert_device);
+    ok = m->expert_device != NULL ||
+         model_fail(p->error, "out of memory for the placement of the experts of %" PRId64 " layers", m->params.n_layer);
+    if (ok) {
+        experts_assign(p, &sizes, left);
+    }
+end:
+    berth_free(sizes.experts);
+    berth_free(all);
+    berth_free(left);
+    return ok;
 }
 
 // ---- weights of one device ----
@@ -123,7 +193,7 @@ static bool tensors_make(struct placing *p, int d) {
     struct model *m = p->model;
     size_t n = 0;
     for (size_t i = 0; i < m->n_weights; i++) {
-        n += weight_device(p, &m->weights[i]) == d;
+        n += model_weight_device(m, &m->weights[i]) == d;
     }
     m->parts[d].ctx = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
     if (m->parts[d].ctx == NULL) {
@@ -131,7 +201,7 @@ static bool tensors_make(struct placing *p, int d) {
     }
     for (size_t i = 0; i < m->n_weights; i++) {
         struct model_weight *w = &m->weights[i];
-        if (weight_device(p, w) == d) {
+        if (model_weight_device(m, w) == d) {
             *w->slot = ggml_dup_tensor(m->parts[d].ctx, w->file);
             ggml_set_name(*w->slot, w->file->name);
         }
@@ -150,7 +220,7 @@ static size_t device_bytes(const struct placing *p, int d, size_t *largest) {
     size_t sum = 0;
     *largest = 0;
     for (size_t i = 0; i < p->model->n_weights; i++) {
-        if (weight_device(p, &p->model->weights[i]) == d) {
+        if (model_weight_device(p->model, &p->model->weights[i]) == d) {
             const size_t size = ggml_nbytes(p->model->weights[i].file);
             sum += size;
             *largest = max_size(size, *largest);
@@ -215,7 +285,7 @@ static bool weights_map(struct placing *p, int d, size_t largest) {
     }
     for (size_t i = 0; ok && i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
-        if (weight_device(p, w) != d) {
+        if (model_weight_device(m, w) != d) {
             continue;
         }
         ok = (ggml_backend_tensor_alloc(weight_buffer(m, buffers, w->file), *w->slot, w->file->data) == GGML_STATUS_SUCCESS ||
@@ -239,7 +309,7 @@ static void device_drop(const struct placing *p, int d) {
     const uintptr_t page_size = (uintptr_t) sysconf(_SC_PAGESIZE);
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct ggml_tensor *t = m->weights[i].file;
-        for (int64_t f = 0; weight_device(p, &m->weights[i]) == d && f < m->n_files; f++) {
+        for (int64_t f = 0; model_weight_device(m, &m->weights[i]) == d && f < m->n_files; f++) {
             const uintptr_t at = (uintptr_t) t->data, base = (uintptr_t) berth_gguf_map_base(m->files[f]);
             const uintptr_t size = ggml_nbytes(t), top = base + berth_gguf_map_size(m->files[f]);
             if (at >= base && at < top && size <= top - at) {
@@ -273,7 +343,7 @@ static bool weights_upload(struct placing *p, int d) {
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
         const size_t size = ggml_nbytes(w->file);
-        for (size_t at = 0; weight_device(p, w) == d && at < size;) {
+        for (size_t at = 0; model_weight_device(m, w) == d && at < size;) {
             const size_t step = min_size(size - at, STEP_SIZE);
             ggml_backend_tensor_set(*w->slot, (const char *) w->file->data + at, at, step);
             pages_drop(m, (const char *) w->file->data + at, step); // the device has its copy
@@ -326,7 +396,7 @@ static bool device_fill(struct placing *p, int d, bool plan_only) {
 bool weights_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error) {
     struct placing p = {.model = m, .devices = devices, .progress = progress, .user_data = user_data, .error = error};
-    if (!layers_assign(&p)) {
+    if (!devices_assign(&p)) {
         return false;
     }
     // A tied output on another device needs a copy of the embedding.

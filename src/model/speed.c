@@ -183,7 +183,7 @@ double model_speed_predict(const struct model_speed *speed, const struct session
             const struct model_weight *w = &m->weights[i];
             const double size =
                 (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) rows_per_step(m, w, speed->n_seq);
-            if (size == 0 || m->layer_device[w->layer >= 0 ? w->layer : m->params.n_layer] != d) {
+            if (size == 0 || (w->layer >= 0 ? model_weight_device(m, w) : m->layer_device[m->params.n_layer]) != d) {
                 continue;
             }
             if (measured->bytes[w->file->type] <= 0) {

@@ -104,6 +104,7 @@ static bool model_load(struct workbench *w, const struct model_options *o, struc
         return false;
     }
     w->devices.n_host = o->n_host;
+    w->devices.n_host_experts = o->n_host_experts;
     if (o->set_limits != NULL && !o->set_limits(&w->devices, o->set_limits_user)) {
         return model_fail(error, "out of memory for the memory limits of devices");
     }

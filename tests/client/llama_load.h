@@ -70,7 +70,8 @@ static inline bool llama_find(const char *folder) {
     return llama_release[0] != '\0';
 }
 
-static void *(*llama_device)(int); // ggml_backend_dev_by_type
+static void *(*llama_device)(int);            // ggml_backend_dev_by_type
+static void *(*llama_device_buft)(void *dev); // ggml_backend_dev_buffer_type
 
 // Loads the libraries of a folder and its backends. Returns false after a message on stderr.
 static inline bool llama_load(const char *folder) {
@@ -84,7 +85,8 @@ static inline bool llama_load(const char *folder) {
     void *llama = ggml != NULL ? llama_open(folder, names[1]) : NULL;
     void (*load_all)(const char *);
     bool ok = llama != NULL && llama_symbol(ggml, "ggml_backend_load_all_from_path", &load_all) &&
-              llama_symbol(ggml, "ggml_backend_dev_by_type", &llama_device);
+              llama_symbol(ggml, "ggml_backend_dev_by_type", &llama_device) &&
+              llama_symbol(ggml, "ggml_backend_dev_buffer_type", &llama_device_buft);
 #define LLAMA_TAKE(name, result, arguments) ok = ok && llama_symbol(llama, #name, &name);
     LLAMA_FUNCTIONS(LLAMA_TAKE)
     if (ok) {

@@ -21,7 +21,8 @@
 //     probe FOLDER text MODEL PROMPT N         prints N tokens after the prompt, each the most likely one
 //     probe FOLDER errors MODEL WHICH          makes one mistake: exit code 3 if it is refused
 //     probe compare A B [rms]                  prints the largest difference / the largest value of A; with rms, the RMS of the
-// differences / the RMS of A PROBE_PARTS=N splits every tensor over N devices, each of which is the CPU.
+//                                              differences / the RMS of A
+// PROBE_HOST_EXPERTS=N keeps the experts of the first N layers in memory of the host. PROBE_PARTS=N splits every tensor over N devices, each of which is the CPU.
 
 #include "llama_load.h"
 
@@ -66,6 +67,14 @@ static struct llama_model *model_load(const char *path) {
     if (getenv("PROBE_EMPTY") != NULL) { // loads only the dimensions, not the weights
         llama_no_alloc(&params, llama_release);
         params.load_mode = 0;
+    }
+    static char patterns[256][32];
+    static struct llama_tensor_override overrides[257];
+    const char *n_host = getenv("PROBE_HOST_EXPERTS");
+    for (int i = 0; n_host != NULL && i < atoi(n_host) && i < 256; i++) {
+        snprintf(patterns[i], sizeof patterns[i], "blk\\.%d\\.ffn_.*_exps", i);
+        overrides[i] = (struct llama_tensor_override){patterns[i], llama_device_buft(llama_device(0))};
+        params.overrides = overrides;
     }
     void *devices[17] = {NULL};
     if (getenv("PROBE_PARTS") != NULL) { // splits tensors over N devices, each of which is the CPU

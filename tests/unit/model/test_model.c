@@ -478,6 +478,62 @@ static void test_upload_drops_its_own(void **state) {
     model_devices_close(&cpu);
 }
 
+// The device has memory for all weights, or for all except experts of some layers, or for some layers without their experts. Or the
+// caller keeps experts or layers on the host. The results equal those of the CPU.
+static void test_experts_leave_first(void **state) {
+    (void) state;
+    static const struct {
+        size_t room;
+        int64_t n_host_experts, n_host;
+        bool has_layers[4], has_experts[3]; // on the device; has_layers[3]: the output
+    } cases[] = {
+        {(size_t) 1 << 30, 0, 0, {true, true, true, true}, {true, true, true}},
+        {200000, 0, 0, {true, true, true, true}, {false, false, true}},
+        {60000, 0, 0, {true, true, true, true}, {false, false, false}},
+        {40000, 0, 0, {false, true, true, true}, {false, false, false}},
+        {1, 0, 0, {false, false, false, false}, {false, false, false}},
+        {(size_t) 1 << 30, 2, 0, {true, true, true, true}, {false, false, true}},
+        {(size_t) 1 << 30, 3, 1, {false, true, true, true}, {false, false, false}},
+    };
+    struct sample_model m = sample_model_default();
+    m.n_expert = 4;
+    struct model_devices cpu = cpu_open();
+    struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
+    int32_t tokens[N_TOKENS];
+    float want[64], got[64];
+    tokens_fill(tokens, m.n_vocab);
+    struct opened o = open_with(&m, &cpu, &params);
+    logits_in_steps(o.session, tokens, 50, want);
+    close_opened(&o);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct device dev;
+        device_init(&dev, "far");
+        dev.dev.iface.get_memory = device_memory;
+        dev.offload_batch = 4;
+        device_room = cases[c].room;
+        struct model_devices d = {.n = 2,
+            .dev = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
+            .backend = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]},
+            .n_host_experts = cases[c].n_host_experts,
+            .n_host = cases[c].n_host};
+        o = open_with(&m, &d, &params);
+        size_t far = 0;
+        for (size_t i = 0; i < o.model->n_weights; i++) {
+            const struct model_weight *w = &o.model->weights[i];
+            const bool is_experts = model_weight_is_experts(o.model, w);
+            const bool is_far = w->layer >= 0 && (is_experts ? cases[c].has_experts : cases[c].has_layers)[w->layer];
+            assert_int_equal(model_weight_device(o.model, w), is_far ? 0 : 1);
+            far += is_far ? ggml_nbytes(w->file) : 0;
+        }
+        assert_true(o.session->memory[0].weights >= far && o.session->memory[0].weights - far < 100 * o.model->n_weights);
+        logits_in_steps(o.session, tokens, 50, got);
+        assert_near(want, got, m.n_vocab, 2e-3f);
+        close_opened(&o);
+        device_stop(&dev);
+    }
+    model_devices_close(&cpu);
+}
+
 // With more devices than ggml's schedulers support, each with memory for few layers, the results equal those of the CPU.
 static void test_many_devices(void **state) {
     (void) state;
@@ -648,8 +704,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing), cmocka_unit_test(test_shapes), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_window),
         cmocka_unit_test(test_cache_types), cmocka_unit_test(test_misaligned), cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_upload_drops_its_own), cmocka_unit_test(test_many_devices), cmocka_unit_test(test_plan_only),
-        cmocka_unit_test(test_plan_outside), cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_upload_drops_its_own), cmocka_unit_test(test_experts_leave_first),
+        cmocka_unit_test(test_many_devices), cmocka_unit_test(test_plan_only), cmocka_unit_test(test_plan_outside),
+        cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
