@@ -375,10 +375,16 @@ static void captures_without_memory(void **state) {
     ggml_free(k.ctx);
 }
 
-// Callback of the comparison of two backends: ends it at node *user.
-static bool stop_at(int i, struct ggml_tensor *a, struct ggml_tensor *b, void *user) {
-    (void) a, (void) b;
-    return i < *(int *) user;
+struct comparison {
+    int last;    // the comparison ends at this node
+    int n_calls; // nodes that were compared
+};
+
+static bool compare_until(int i, struct ggml_tensor *a, struct ggml_tensor *b, void *user) {
+    struct comparison *c = user;
+    assert_memory_equal(a->data, b->data, ggml_nbytes(a));
+    c->n_calls++;
+    return i < c->last;
 }
 
 static enum ggml_status no_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
@@ -392,25 +398,47 @@ static void comparison_of_backends(void **state) {
     ggml_gallocr_t galloc = ggml_gallocr_new(&twin);
     assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
     fill(k.x);
-    int most = 1000;
-    assert_true(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, stop_at, &most, NULL, 0));
-    most = 2;
-    ggml_backend_compare_graph_backend(cpu, cpu, k.graph, stop_at, &most, NULL, 0);
-    const struct ggml_tensor *last[] = {k.out};
-    most = 1000;
-    assert_true(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, stop_at, &most, last, 1));
-    most = 0;
-    ggml_backend_compare_graph_backend(cpu, cpu, k.graph, stop_at, &most, last, 1);
+    int n_computed = 0;
+    for (int i = 0; i < k.graph->n_nodes; i++) {
+        n_computed += k.graph->nodes[i]->op != GGML_OP_VIEW;
+    }
+    assert_true(k.graph->nodes[0]->op != GGML_OP_VIEW && n_computed < k.graph->n_nodes);
+    struct comparison c = {.last = 1000};
+    assert_true(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, compare_until, &c, NULL, 0));
+    assert_int_equal(c.n_calls, n_computed);
+    c = (struct comparison){0};
+    assert_true(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, compare_until, &c, NULL, 0));
+    assert_int_equal(c.n_calls, 1);
+    const struct ggml_tensor *some[] = {k.middle, k.out};
+    c = (struct comparison){.last = 1000};
+    assert_true(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, compare_until, &c, some, 2));
+    assert_int_equal(c.n_calls, 2);
+    c = (struct comparison){0};
+    assert_true(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, compare_until, &c, some, 2));
+    assert_int_equal(c.n_calls, 1);
     assert_false(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, NULL, NULL, NULL, 0));
-    assert_false(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, stop_at, &most, NULL, 2));
+    assert_false(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, compare_until, &c, NULL, 2));
     struct ggml_backend broken = *cpu;
     broken.iface.graph_compute = no_compute;
-    most = 1000;
-    assert_false(ggml_backend_compare_graph_backend(cpu, &broken, k.graph, stop_at, &most, NULL, 0));
-    assert_false(ggml_backend_compare_graph_backend(&broken, cpu, k.graph, stop_at, &most, last, 1));
+    c.last = 1000;
+    assert_false(ggml_backend_compare_graph_backend(cpu, &broken, k.graph, compare_until, &c, NULL, 0));
+    assert_false(ggml_backend_compare_graph_backend(&broken, cpu, k.graph, compare_until, &c, some, 2));
     assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, no_compute), GGML_STATUS_FAILED);
     ggml_gallocr_free(galloc);
     ggml_free(k.ctx);
+}
+
+// The bytes of a context are summed per buffer and over all buffers. Neither sum may wrap.
+static void contexts_beyond_the_address_space(void **state) {
+    (void) state;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    const size_t size = (size_t) 1 << 62, padded = size + 32; // the next multiple of 48
+    for (size_t n = 1; n <= 4; n++) {
+        assert_non_null(ggml_new_tensor_1d(ctx, GGML_TYPE_I8, (int64_t) size));
+        assert_true(ggml_backend_alloc_ctx_tensors_from_buft_size(ctx, &narrow) == (n < 4 ? n * padded : SIZE_MAX));
+        assert_true(ggml_backend_alloc_ctx_tensors_from_buft_size(ctx, &twin) == (n < 4 ? n * size : SIZE_MAX));
+    }
+    ggml_free(ctx);
 }
 
 int main(void) {
@@ -423,6 +451,7 @@ int main(void) {
         cmocka_unit_test_setup(many_graphs, setup),
         cmocka_unit_test_setup(captures_without_memory, setup),
         cmocka_unit_test_setup(comparison_of_backends, setup),
+        cmocka_unit_test_setup(contexts_beyond_the_address_space, setup),
     };
     return cmocka_run_group_tests_name("alloc_odd", tests, open_all, close_all);
 }

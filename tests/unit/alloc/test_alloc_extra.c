@@ -76,6 +76,13 @@ static void planted_overlap_is_caught(void **state) {
     fill(k.x);
     assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, ggml_backend_graph_compute), GGML_STATUS_FAILED);
     assert_error("wrote into the memory of a");
+    k.b->data = right;
+    void *out = k.out->data;
+    k.out->data = k.c->data; // c, which took over the memory of a source, is alive longer than the source
+    assert_false(berth_gallocr_verify(galloc, k.graph));
+    assert_error("overlap in memory and lifetime");
+    k.out->data = out;
+    assert_true(berth_gallocr_verify(galloc, k.graph));
     k.b->data = (char *) right + (right == ggml_backend_buffer_get_base(k.b->buffer) ? 4 : -4);
     assert_false(berth_gallocr_verify(galloc, k.graph));
     assert_error("aligned");

@@ -4,6 +4,7 @@
 
 #include "support/check.h"
 
+#include "alloc/budget.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 
@@ -194,6 +195,78 @@ static void test_writes(void **state) {
     ggml_free(ctx);
 }
 
+static int32_t op_of(const struct graph_ops *o, const struct ggml_tensor *t) {
+    for (int32_t i = 0; i < o->n; i++) {
+        if (o->tensors[i] == t) {
+            return i;
+        }
+    }
+    fail_msg("the tensor is not an op");
+    return -1;
+}
+
+// A result may take over the memory of a source of its layout that it reads once.
+static void test_sources_in_place(void **state) {
+    (void) state;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 20, .no_alloc = true});
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64), *y = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
+    struct ggml_tensor *once = ggml_add(ctx, x, y), *twice = ggml_add(ctx, once, once);
+    struct ggml_tensor *view = ggml_add(ctx, twice, ggml_view_1d(ctx, twice, 64, 0)),
+                       *wide = ggml_repeat_4d(ctx, view, 128, 1, 1, 1);
+    struct ggml_tensor *row = ggml_add(ctx, wide, y);
+    ggml_build_forward_expand(graph, row);
+    struct graph_ops o;
+    const struct graph_sizes sizes = {ggml_backend_cpu_buffer_type(), 32};
+    assert_int_equal(graph_ops_init(&o, graph, &sizes), GGML_STATUS_SUCCESS);
+    assert_int_equal(o.ops[op_of(&o, once)].inplace, 3);  // x or y
+    assert_int_equal(o.ops[op_of(&o, twice)].inplace, 0); // a source is read twice
+    assert_int_equal(o.ops[op_of(&o, view)].inplace, 0);  // a source is also read through a view
+    assert_int_equal(o.ops[op_of(&o, row)].inplace, 1);   // y is smaller
+    assert_int_equal(o.ops[op_of(&o, row)].size, 128 * sizeof(float));
+    assert_int_equal(o.ops[op_of(&o, row)].flags, BERTH_BUDGET_NO_SPILL); // a result is not spilled
+    assert_int_equal(o.ops[op_of(&o, wide)].flags, 0);
+    assert_int_equal(o.ops[op_of(&o, x)].flags, BERTH_BUDGET_INPUT);
+    graph_ops_fini(&o);
+    ggml_free(ctx);
+}
+
+// Each reader reads the newest copy of a value, also a reader that is recomputed itself.
+static void test_copies_are_current(void **state) {
+    (void) state;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 20, .no_alloc = true});
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
+    struct ggml_tensor *a = ggml_sqr(ctx, x), *b = ggml_sqrt(ctx, a), *c = ggml_exp(ctx, b), *sum = ggml_add(ctx, c, b);
+    ggml_set_input(x);
+    ggml_set_output(sum);
+    ggml_build_forward_expand(graph, sum);
+    const struct berth_budget_step steps[] = {{.op = 0}, {.op = 0}, {.op = 1}, {.op = 2}, {.op = 0}, {.op = 1}, {.op = 3}};
+    const struct berth_graph_budget_params params = {.memory_limit = UINT64_MAX, .steps = steps, .n_steps = 7};
+    struct ggml_context *own = NULL;
+    struct ggml_cgraph *out = NULL;
+    struct berth_budget_result *r = NULL;
+    assert_int_equal(berth_graph_budget(graph, &params, &own, &out, &r), GGML_STATUS_SUCCESS);
+    assert_non_null(out);
+    assert_int_equal(ggml_graph_n_nodes(out), 7);
+    struct ggml_tensor *node[7];
+    for (int i = 0; i < 7; i++) {
+        node[i] = ggml_graph_node(out, i);
+    }
+    assert_true(node[0] == a && node[2] == b && node[3] == c && node[6] == sum);
+    assert_int_equal(node[1]->op, GGML_OP_SQR);
+    assert_ptr_equal(b->src[0], node[1]);
+    assert_ptr_equal(c->src[0], b);
+    assert_int_equal(node[4]->op, GGML_OP_SQR);
+    assert_ptr_equal(node[4]->src[0], x);
+    assert_int_equal(node[5]->op, GGML_OP_SQRT);
+    assert_ptr_equal(node[5]->src[0], node[4]);
+    assert_true(sum->src[0] == c && sum->src[1] == node[5]);
+    berth_budget_free(r);
+    ggml_free(own);
+    ggml_free(ctx);
+}
+
 static void test_no_memory(void **state) {
     (void) state;
     for (int64_t at = 1;; at += CHECK_PART > 1 ? 1 + at / 8 : 1) {
@@ -226,6 +299,8 @@ int main(void) {
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_same_step),
         cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_sources_in_place),
+        cmocka_unit_test(test_copies_are_current),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
