@@ -375,6 +375,68 @@ static void captures_without_memory(void **state) {
     ggml_free(k.ctx);
 }
 
+// Returns the bytes of all buffers in the first captured graph of the folder, and removes the folder.
+static size_t captured_size(const char *dir) {
+    size_t size = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        char path[512], line[512];
+        snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+        FILE *file = e->d_name[0] != '.' ? fopen(path, "r") : NULL;
+        while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+            const char *at = strncmp(line, "buf 0 ", 6) == 0 ? strstr(line, "ggml_size=") : NULL;
+            if (at != NULL) {
+                size = strtoull(at + 10, NULL, 10);
+            }
+        }
+        if (file != NULL) {
+            fclose(file);
+            unlink(path);
+        }
+    }
+    closedir(d);
+    rmdir(dir);
+    return size;
+}
+
+// Builds the sum of n inputs, each of which fills a buffer of the narrow type. All inputs are alive before the first node.
+static struct ggml_cgraph *wide_sum(struct ggml_context *ctx, int n) {
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
+    struct ggml_tensor *sum = NULL;
+    for (int i = 0; i < n; i++) {
+        struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 150);
+        ggml_set_input(x);
+        sum = sum == NULL ? x : ggml_add(ctx, sum, x);
+    }
+    ggml_set_output(sum);
+    ggml_build_forward_expand(graph, sum);
+    return graph;
+}
+
+// The lists of buffers have as many elements as the first graph has buffers. A graph of other buffers follows.
+static void as_many_buffers_as_a_list_holds(void **state) {
+    (void) state;
+    char dir[] = "/tmp/berth-capture-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true});
+    struct ggml_cgraph *many = wide_sum(ctx, 12), *few = wide_sum(ctx, 3);
+    struct net large = net_new(400);
+    setenv("BERTH_CAPTURE", dir, 1);
+    ggml_gallocr_t galloc = ggml_gallocr_new(&narrow);
+    assert_true(ggml_gallocr_reserve(galloc, many));
+    unsetenv("BERTH_CAPTURE");
+    assert_int_equal(captured_size(dir), 12 * 624); // 600 bytes, rounded up to a multiple of 48
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 12 * 624);
+    assert_true(ggml_gallocr_alloc_graph(galloc, many) && berth_gallocr_verify(galloc, many));
+    assert_true(ggml_gallocr_reserve(galloc, large.graph)); // needs fewer buffers, which are larger
+    assert_true(ggml_gallocr_alloc_graph(galloc, large.graph) && berth_gallocr_verify(galloc, large.graph));
+    assert_true(ggml_gallocr_alloc_graph(galloc, few) && berth_gallocr_verify(galloc, few));
+    assert_true(ggml_gallocr_alloc_graph(galloc, many) && berth_gallocr_verify(galloc, many));
+    ggml_gallocr_free(galloc);
+    ggml_free(large.ctx);
+    ggml_free(ctx);
+}
+
 struct comparison {
     int last;    // the comparison ends at this node
     int n_calls; // nodes that were compared
@@ -418,12 +480,39 @@ static void comparison_of_backends(void **state) {
     assert_int_equal(c.n_calls, 1);
     assert_false(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, NULL, NULL, NULL, 0));
     assert_false(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, compare_until, &c, NULL, 2));
+    struct ggml_tensor *const uncopied[] = {k.middle, k.view};
+    for (int i = 0; i < 2; i++) {
+        uncopied[i]->type = GGML_TYPE_COUNT;
+        assert_null(ggml_backend_graph_copy(cpu, k.graph).graph);
+        assert_error("is not a tensor type");
+        assert_false(ggml_backend_compare_graph_backend(cpu, cpu, k.graph, compare_until, &c, NULL, 0));
+        uncopied[i]->type = GGML_TYPE_F32;
+    }
     struct ggml_backend broken = *cpu;
     broken.iface.graph_compute = no_compute;
     c.last = 1000;
     assert_false(ggml_backend_compare_graph_backend(cpu, &broken, k.graph, compare_until, &c, NULL, 0));
     assert_false(ggml_backend_compare_graph_backend(&broken, cpu, k.graph, compare_until, &c, some, 2));
     assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, no_compute), GGML_STATUS_FAILED);
+    ggml_gallocr_free(galloc);
+    ggml_free(k.ctx);
+}
+
+static size_t size_of_all(ggml_backend_buffer_type_t buft, const struct ggml_tensor *t) {
+    (void) buft, (void) t;
+    return SIZE_MAX;
+}
+
+// A size that does not fit into 64 bits after it is rounded up to the alignment.
+static void tensor_beyond_the_address_space(void **state) {
+    (void) state;
+    struct net k = net_new(64);
+    struct ggml_backend_buffer_type endless = twin;
+    endless.iface.get_alignment = align_48;
+    endless.iface.get_alloc_size = size_of_all;
+    ggml_gallocr_t galloc = ggml_gallocr_new(&endless);
+    assert_false(ggml_gallocr_reserve(galloc, k.graph));
+    assert_error("out of memory for the lifetimes");
     ggml_gallocr_free(galloc);
     ggml_free(k.ctx);
 }
@@ -449,8 +538,10 @@ int main(void) {
         cmocka_unit_test_setup(plan_of_an_empty_graph, setup),
         cmocka_unit_test_setup(changed_addresses, setup),
         cmocka_unit_test_setup(many_graphs, setup),
+        cmocka_unit_test_setup(as_many_buffers_as_a_list_holds, setup), // first: after an error, nothing is captured
         cmocka_unit_test_setup(captures_without_memory, setup),
         cmocka_unit_test_setup(comparison_of_backends, setup),
+        cmocka_unit_test_setup(tensor_beyond_the_address_space, setup),
         cmocka_unit_test_setup(contexts_beyond_the_address_space, setup),
     };
     return cmocka_run_group_tests_name("alloc_odd", tests, open_all, close_all);

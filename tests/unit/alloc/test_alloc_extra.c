@@ -228,6 +228,95 @@ static void saved_plans_are_loaded(void **state) {
     ggml_free(again.ctx);
 }
 
+// ---- an old plan for a smaller graph ----
+
+// Builds p = 2x, q = 3y, r = p + q and out = p * r. x has four rows, y has as many or one.
+static struct ggml_cgraph *sum_new(struct ggml_context *ctx, int64_t n, int64_t rows_y) {
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, 4), *y = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, rows_y);
+    struct ggml_tensor *p = ggml_scale(ctx, x, 2), *q = ggml_scale(ctx, y, 3), *r = ggml_add(ctx, p, q);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
+    ggml_set_output(r);
+    ggml_build_forward_expand(graph, ggml_mul(ctx, p, r));
+    return graph;
+}
+
+// In the reserved graph, r takes over the memory of q. In the smaller graph it must not, because each row of r reads the only row
+// of q.
+static void smaller_graph_with_a_repeated_row(void **state) {
+    (void) state;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
+    struct ggml_cgraph *large = sum_new(ctx, 64, 4), *small = sum_new(ctx, 32, 1), *plain = sum_new(ctx, 32, 4);
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    assert_true(ggml_gallocr_reserve(galloc, large));
+    assert_true(ggml_gallocr_alloc_graph(galloc, plain) && berth_gallocr_verify(galloc, plain));
+    struct ggml_tensor *sum = ggml_graph_node(plain, 2);
+    assert_true(sum->op == GGML_OP_ADD && sum->data == sum->src[1]->data);
+    assert_true(ggml_gallocr_alloc_graph(galloc, small) && berth_gallocr_verify(galloc, small));
+    sum = ggml_graph_node(small, 2);
+    assert_ptr_not_equal(sum->data, sum->src[1]->data);
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+}
+
+// ---- time of planning ----
+
+static void custom_unused(struct ggml_tensor *dst, int ith, int nth, void *user) {
+    (void) dst, (void) ith, (void) nth, (void) user;
+}
+
+// Builds nodes of random sizes. Each reads two of the 20 nodes before it.
+static struct ggml_cgraph *random_graph(struct ggml_context *ctx, struct check_rng *rng) {
+    enum { N = 150, BACK = 20 };
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 2 * N, false);
+    struct ggml_tensor *t[BACK + N];
+    for (int i = 0; i < BACK + N; i++) {
+        const int64_t n = 8 + 8 * (int64_t) check_rng_below(rng, 40);
+        if (i < BACK) {
+            t[i] = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
+            continue;
+        }
+        struct ggml_tensor *src[] = {t[i - 1 - (int) check_rng_below(rng, BACK)], t[i - 1 - (int) check_rng_below(rng, BACK)]};
+        t[i] = ggml_custom_4d(ctx, GGML_TYPE_F32, n, 1, 1, 1, src, 2, custom_unused, 1, NULL);
+        ggml_build_forward_expand(graph, t[i]);
+    }
+    return graph;
+}
+
+// Without a time limit, a graph is planned with the fastest methods only. For some graphs, the other methods find a lower peak.
+static void plans_are_brief_without_a_time_limit(void **state) {
+    (void) state;
+    struct check_rng rng = check_rng_new(1);
+    int n_lower = 0;
+    for (int k = 0; k < 40; k++) {
+        struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true});
+        struct ggml_cgraph *graph = random_graph(ctx, &rng);
+        ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+        assert_true(ggml_gallocr_reserve(galloc, graph));
+        char *text = NULL;
+        size_t size = 0;
+        FILE *file = open_memstream(&text, &size);
+        assert_int_equal(berth_gallocr_save(galloc, graph, file), GGML_STATUS_SUCCESS);
+        fclose(file);
+        struct berth_plan_set *set;
+        assert_int_equal(berth_plan_read_json(text, size, "saved", &set), GGML_STATUS_SUCCESS);
+        struct berth_plan_report of_galloc, brief, full;
+        struct berth_plan_params params = {.is_brief = true};
+        assert_int_equal(berth_gallocr_report(galloc, 0, &of_galloc), GGML_STATUS_SUCCESS);
+        assert_int_equal(berth_plan_solve(set->items, set->n_items, &params, set->offsets, &brief), GGML_STATUS_SUCCESS);
+        params.is_brief = false;
+        assert_int_equal(berth_plan_solve(set->items, set->n_items, &params, set->offsets, &full), GGML_STATUS_SUCCESS);
+        assert_int_equal(of_galloc.peak, brief.peak);
+        assert_string_equal(of_galloc.method, brief.method);
+        n_lower += full.peak < brief.peak;
+        berth_plan_set_free(set);
+        free(text);
+        ggml_gallocr_free(galloc);
+        ggml_free(ctx);
+    }
+    print_message("%d of 40 peaks are lower with all methods\n", n_lower);
+    assert_true(n_lower > 0);
+}
+
 // ---- several graphs in one arena ----
 
 static void alternating_graphs_share_an_arena(void **state) {
@@ -385,6 +474,8 @@ int main(void) {
         cmocka_unit_test_setup(fill_shows_stale_reads, setup),
         cmocka_unit_test_setup(alive_at_the_peak, setup),
         cmocka_unit_test_setup(saved_plans_are_loaded, setup),
+        cmocka_unit_test_setup(smaller_graph_with_a_repeated_row, setup),
+        cmocka_unit_test_setup(plans_are_brief_without_a_time_limit, setup),
         cmocka_unit_test_setup(alternating_graphs_share_an_arena, setup),
         cmocka_unit_test_setup(captured_rows, setup), // first: after an error, nothing is captured
         cmocka_unit_test_setup(graphs_are_captured_once, setup),

@@ -412,6 +412,25 @@ static void device_of_two_with_copies(void **state) {
     meta_check_with(2);
 }
 
+// A composite device plans the memory of each of its devices. These plans are freed too.
+static void plans_of_a_device_of_two_are_freed(void **state) {
+    (void) state;
+    static struct rig r;
+    for (int round = 0; round < 2; round++) { // the first round also makes what lasts as long as the process
+        berth_alloc_watch(true);
+        rig_init_meta(&r, 0);
+        ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, NULL, r.n_backends, 64, false, true);
+        for (int i = 0; i < N_SHAPES; i++) {
+            assert_true(ggml_backend_sched_reserve(sched, r.shapes[i].graph));
+            assert_true(ggml_backend_sched_alloc_graph(sched, r.shapes[i].graph));
+        }
+        ggml_backend_sched_free(sched);
+        rig_fini(&r);
+        assert_true(round == 0 || berth_alloc_alive() == 0);
+        berth_alloc_watch(false);
+    }
+}
+
 // Computes graphs of several shapes, without calls of ggml_backend_sched_alloc_graph. No step allocates memory.
 static void without_alloc(void **state) {
     (void) state;
@@ -604,6 +623,7 @@ int main(void) {
         cmocka_unit_test(graphs_in_flight),
         cmocka_unit_test(device_of_two),
         cmocka_unit_test(device_of_two_with_copies),
+        cmocka_unit_test(plans_of_a_device_of_two_are_freed),
         cmocka_unit_test(without_alloc),
         cmocka_unit_test(several_reserved),
         cmocka_unit_test(allocator_and_backend),
