@@ -106,6 +106,17 @@ static void the_next_weight_is_followed(void **state) {
     assert_on(n, sum, 2, BERTH_SCHED_FALLBACK_OP);
 }
 
+// The frequency factors of RoPE are a weight, but a small one. RoPE runs where its data is.
+static void frequency_factors_are_not_followed(void **state) {
+    struct net *n = *state;
+    struct ggml_tensor *x = ggml_reshape_3d(n->ctx, ggml_mul_mat(n->ctx, n->w[0], input(n, 2)), N, 1, 2);
+    struct ggml_tensor *at = ggml_new_tensor_1d(n->ctx, GGML_TYPE_I32, 2), *factors = weight_of(n, 1, N / 2, 1, 1);
+    ggml_set_input(at);
+    struct ggml_tensor *rope = ggml_rope_ext(n->ctx, x, at, factors, N, GGML_ROPE_TYPE_NEOX, 0, 1e4f, 1, 0, 1, 32, 1);
+    split(n, rope);
+    assert_ptr_equal(ggml_backend_sched_get_tensor_backend(n->sched, rope), n->backends[0]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         NET_TEST(ops_return_to_the_first_of_their_memory),
@@ -113,6 +124,7 @@ int main(void) {
         NET_TEST(the_caller_s_choice_stays),
         NET_TEST(only_its_owner_writes_into_memory),
         NET_TEST(the_next_weight_is_followed),
+        NET_TEST(frequency_factors_are_not_followed),
     };
     return cmocka_run_group_tests_name("sched_alike", tests, NULL, NULL);
 }

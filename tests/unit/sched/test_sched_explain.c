@@ -60,6 +60,25 @@ static void it_counts_copies_and_names_refusing_backends(void **state) {
     assert_non_null(strstr(text, "\"backend\": \"second\", \"reason\": \"fallback: op not supported\", "
                                  "\"refused_by\": \"first\", \"bytes\": 512}"));
     free(text);
+    n->dev[1].supports = no_tanh; // of several backends that refuse, the first is named
+    ggml_backend_sched_free(n->sched);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
+    split(n, b);
+    text = explained(n, true);
+    assert_non_null(strstr(text, "\"backend\": \"CPU\", \"reason\": \"fallback: op not supported\", "
+                                 "\"refused_by\": \"first\", \"bytes\": 512}"));
+    free(text);
+}
+
+// The events of a timeline are between its start and its end, `us` later. Returns their number.
+static int timeline_check(const char *text, double us) {
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, "\"ts\": ")) != NULL; at++) {
+        double start, duration = 0;
+        n += sscanf(at, "\"ts\": %lf, \"dur\": %lf", &start, &duration) == 2;
+        assert_true(start >= 0 && duration >= 0 && start + duration <= us);
+    }
+    return n;
 }
 
 static void it_draws_a_timeline(void **state) {
@@ -67,6 +86,7 @@ static void it_draws_a_timeline(void **state) {
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
     ggml_set_output(b);
     ggml_build_forward_expand(n->graph, b);
+    const int64_t start_us = ggml_time_us();
     assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
     assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
     fill(x, 1.0f);
@@ -77,13 +97,15 @@ static void it_draws_a_timeline(void **state) {
     assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_SUCCESS);
     assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_FAILED);
     fclose(file);
+    assert_int_equal(timeline_check(text, (double) (ggml_time_us() - start_us + 1)), 6); // two copies, splits and ops
     assert_non_null(strstr(text, "\"traceEvents\": ["));
     assert_non_null(strstr(text, "\"name\": \"copy x\", \"args\": {\"split\": 0, \"nodes\": 1, \"bytes\": 512}"));
     assert_non_null(strstr(text, "\"name\": \"split 1\""));
     // A 64 x 64 matrix and two vectors, all f32.
     assert_non_null(strstr(text, "\"op\": \"MUL_MAT\", \"device\": \"first\", \"split\": 0, \"read\": 16896, \"written\": 512, "
                                  "\"flops\": 16384, \"GB/s\": "));
-    assert_non_null(strstr(text, "\"name\": \"compute memory in use, first\", \"args\": {\"bytes\": "));
+    assert_non_null(strstr(text, "\"name\": \"compute memory in use, first\", \"args\": {\"bytes\": 512}"));
+    assert_non_null(strstr(text, "\"name\": \"compute memory in use, second\", \"args\": {\"bytes\": 512}"));
     free(text);
 }
 
