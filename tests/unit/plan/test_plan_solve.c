@@ -285,15 +285,45 @@ static void test_capacity(void **state) {
     assert_true(r.fits && r.proven);
 }
 
-// Makes an instance that the fast path does not solve, so that every part of the solver allocates memory.
-static void make_hard(struct berth_plan_item *x, int n) {
-    uint64_t s = 5;
+static void make_random(struct berth_plan_item *x, int n, uint64_t s) {
     for (int i = 0; i < n; i++) {
         s = s * 6364136223846793005u + 1442695040888963407u;
         int64_t first = (int64_t) (s >> 33) % 30;
         int64_t width = 1 + (int64_t) (s >> 40) % 9;
         x[i] = item(first, first + width, 1 + (s >> 50) % 40);
     }
+}
+
+// Makes an instance that the fast path does not solve, so that every part of the solver allocates memory.
+static void make_hard(struct berth_plan_item *x, int n) {
+    make_random(x, n, 5);
+}
+
+// A brief solve runs only the first methods. Without a time limit, there is no search after the other methods either. The gap is
+// the part of the bound by which the peak exceeds it.
+static void test_brief(void **state) {
+    (void) state;
+    static const char *const skipped[] = {"WAT", "largest", "ZW", "AT", "aimed", "core"};
+    int n_lower = 0, n_gaps = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct berth_plan_item x[150];
+        uint64_t off[150];
+        struct berth_plan_report brief, full;
+        make_random(x, 150, seed);
+        assert_int_equal(
+            berth_plan_solve(x, 150, &(struct berth_plan_params){.is_brief = true}, off, &brief), GGML_STATUS_SUCCESS);
+        for (size_t i = 0; i < sizeof skipped / sizeof skipped[0]; i++) {
+            assert_null(strstr(brief.method, skipped[i]));
+        }
+        assert_int_equal(berth_plan_solve(x, 150, NULL, off, &full), GGML_STATUS_SUCCESS);
+        assert_true(full.peak <= brief.peak && full.bound >= brief.bound);
+        assert_true(brief.gap == (double) brief.peak / (double) brief.bound - 1);
+        assert_true((brief.gap == 0) == brief.proven);
+        n_lower += full.peak < brief.peak;
+        n_gaps += brief.gap > 0;
+    }
+    print_message("%d of 40 peaks are lower with all methods, %d exceed the bound\n", n_lower, n_gaps);
+    assert_true(n_lower > 0 && n_gaps > 0);
 }
 
 static void test_threads_change_nothing(void **state) {
@@ -433,6 +463,7 @@ int main(void) {
         cmocka_unit_test(test_zeroed_items),
         cmocka_unit_test(test_alias_group),
         cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_brief),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_start_stays),
         cmocka_unit_test(test_watched),
