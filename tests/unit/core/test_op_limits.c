@@ -118,6 +118,20 @@ static void windows(void **state) {
     assert_refused(ggml_conv_transpose_2d_p0(ctx, f32(3, 3, 1, 1), f32(1, TWO_TO(34) + 1, 1, 1), 1 << 30), "no valid extent");
 }
 
+static struct ggml_tensor *wide_window(int64_t k, int64_t n, int stride, int pad, int dilation) {
+    return ggml_conv_2d_dw_direct(ctx, i8(k, 1, 1, 1), i8(n, 1, 1, 1), stride, 1, pad, 0, dilation, 1);
+}
+
+// Each number that the count of windows is computed from exceeds 63 bits. If it wrapped, the count would be valid.
+static void windows_beyond_63_bits(void **state) {
+    (void) state;
+    assert_refused(wide_window(TWO_TO(62) + 1, 5, 1, 0, 4), "no window of 4611686018427387905 fits"); // 4 * 2^62
+    assert_refused(wide_window(1, INT64_MAX, -(1 << 30), 1, 1), "no window of 1 fits");               // 2^63 - 1 + 2
+    assert_refused(wide_window(TWO_TO(62) + 5, TWO_TO(62) + 4, -(1 << 30), 0, -1), "no window of");   // 2^62 + 4 + 2^62 + 4
+    assert_refused(wide_window(INT64_MAX, 2, 1 << 30, -2, 1), "no window of");                        // 2 - 4 - (2^63 - 2) - 1
+    assert_shape(wide_window(3, 11, 2, 1, 3), 4, 1, 1, 1);
+}
+
 static struct ggml_tensor *scan(int64_t d_state, int64_t n_token, int64_t n_seq, int64_t d_s, int64_t K) {
     struct ggml_tensor *s = f32(d_state, d_s, 1, 1), *x = f32(d_s, 1, n_token, n_seq), *dt = f32(1, n_token, n_seq, 1);
     struct ggml_tensor *A = f32(1, 1, 1, 1), *B = f32(d_state, 1, n_token, n_seq),
@@ -236,6 +250,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(products, setup, teardown),
         cmocka_unit_test_setup_teardown(glu_parameters, setup, teardown),
         cmocka_unit_test_setup_teardown(windows, setup, teardown),
+        cmocka_unit_test_setup_teardown(windows_beyond_63_bits, setup, teardown),
         cmocka_unit_test_setup_teardown(states_of_scans, setup, teardown),
         cmocka_unit_test_setup_teardown(states_of_linear_attention, setup, teardown),
         cmocka_unit_test_setup_teardown(states_of_delta_nets, setup, teardown),
