@@ -45,6 +45,34 @@ static void a_copy_runs_beside_the_split_before(void **state) {
     assert_memory_equal(result, want, sizeof result);
 }
 
+static int n_done_beside_op; // copies that ended before the custom op did
+
+static void wait_for_copy(struct ggml_tensor *to, const struct ggml_tensor *from, int ith, int nth, void *user) {
+    const struct host_world *t = user;
+    (void) ith, (void) nth;
+    for (int i = 0; i < 5000 && atomic_load(&t->dev.n_async_sets_done) == 0; i++) {
+        usleep(1000);
+    }
+    n_done_beside_op = atomic_load(&t->dev.n_async_sets_done);
+    memcpy(to->data, from->data, ggml_nbytes(to));
+}
+
+// The CPU returns when it has computed. So the copy for the split of the device starts before the split of the CPU.
+static void a_copy_runs_beside_the_cpu(void **state) {
+    struct host_world *t = *state;
+    struct ggml_tensor *own = ggml_map_custom1(t->ctx, t->x, wait_for_copy, 1, t);
+    struct ggml_tensor *out = ggml_mul_mat(t->ctx, t->w[0], own);
+    struct ggml_cgraph *graph = ggml_new_graph(t->ctx);
+    ggml_set_output(out);
+    ggml_build_forward_expand(graph, out);
+    ggml_backend_sched_set_tensor_backend(t->sched, own, t->backends[1]);
+    assert_true(ggml_backend_sched_alloc_graph(t->sched, graph));
+    assert_int_equal(ggml_backend_sched_get_n_splits(t->sched), 2);
+    rg_fill(t->x, 100);
+    assert_int_equal(ggml_backend_sched_graph_compute(t->sched, graph), GGML_STATUS_SUCCESS);
+    assert_int_equal(n_done_beside_op, 1);
+}
+
 // The program has queued a graph on the device, without the scheduler. It may use the memory of an early copy.
 static void early_copies_wait_for_work_of_the_program(void **state) {
     struct host_world *t = *state;
@@ -200,6 +228,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_weights_but_the_first_are_copied_early, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(a_copy_runs_beside_the_split_before, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(a_copy_runs_beside_the_cpu, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(early_copies_wait_for_work_of_the_program, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(written_weights_are_copied_late, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(copies_are_late_where_they_must_be, host_setup, host_teardown),

@@ -21,6 +21,7 @@ static void it_explains_itself(void **state) {
     file = open_memstream(&text, &size);
     assert_int_equal(berth_sched_explain_json(n->sched, file), GGML_STATUS_SUCCESS);
     fclose(file);
+    assert_non_null(strstr(text, "\"backends\": [{\"name\": \"first\", "));
     assert_non_null(strstr(text, "{\"name\": \"a \\\"quoted\\\" \xc3\xa9\\ufffd\", \"op\": \"MUL_MAT\", \"type\": \"f32\", "
                                  "\"ne\": [64, 2, 1, 1], \"backend\": \"first\", "
                                  "\"reason\": \"weight\", \"bytes\": 512}"));

@@ -338,12 +338,26 @@ static void hidden_bytes_are_waited_for(void **state) {
     }
 }
 
+// The nodes of a later split are counted from the split's first node.
+static void a_later_split_keeps_all_nodes(void **state) {
+    struct net *n = *state;
+    struct chain t = chain_new(n, DUPLICATE);
+    ggml_backend_sched_set_tensor_backend(n->sched, t.a, n->backends[1]);
+    assert_false(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_non_null(strstr(berth_last_error(), "more than the order"));
+    asked.request = KEEP_A;
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_int_equal(ggml_backend_sched_get_n_splits(n->sched), 2);
+    chain_run(n, &t);
+}
+
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         NET_TEST(kept_memory_is_not_shared),
         NET_TEST(copies_can_be_kept),
         NET_TEST(a_leaf_can_be_kept),
+        NET_TEST(a_later_split_keeps_all_nodes),
         NET_TEST(requests_of_all_kinds),
         NET_TEST(another_order_is_run),
         NET_TEST(exchanged_nodes_run_in_order),
