@@ -122,12 +122,6 @@ BERTH_API void berth_log_let_go(void);
 // Prints all held lines of this thread and ends all holds. For a thread that is about to end the process.
 void berth_log_flush(void);
 
-// ---- sizes (size.c) ----
-
-// Parses a size as integer bytes: 4096, 64K, 1.5GiB. K, M, G, T and Ki, Mi, Gi, Ti are powers of 1024, with or without B. kB, MB,
-// GB and TB are powers of 1000. Fractions of a byte are dropped. False: not a size, or more than 2^62.
-BERTH_API bool berth_parse_size(const char *text, uint64_t *size);
-
 // ---- the client's release (client.c) ----
 
 // release: the release of llama.cpp for which a loaded library was built ("b10361", "v0.5.0"). Other texts and NULL are ignored.

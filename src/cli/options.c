@@ -2,6 +2,7 @@
 // options.c: parses a command line by the command's table (help.h), and checks the number of operands.
 
 #include "base/min.h"
+#include "base/size.h"
 #include "cli/help.h"
 
 #include <assert.h>

@@ -3,6 +3,7 @@
 
 #include "cli/plans.h"
 
+#include "base/size.h"
 #include "cli/help.h"
 #include "fit/fit.h"
 

@@ -14,8 +14,29 @@ struct buffer {
 
 // ---- memory ----
 
+// Fails if the limit of the device does not allow `size` more bytes.
+static bool limit_check(struct cuda_device *dev, size_t size, const char *what) {
+    size_t n_free = 0, n_total = 0;
+    const CUresult rc = dev->cu->MemGetInfo(&n_free, &n_total);
+    if (rc != CUDA_SUCCESS) {
+        cuda_fail(dev, rc, "querying free memory");
+        return false;
+    }
+    const size_t used = cuda_memory_used(dev, n_free);
+    if (!gpu_memory_exceeds_limit(&dev->gpu, used, size)) {
+        return true;
+    }
+    shim_error(GGML_STATUS_ALLOC_FAILED,
+        "%s: cannot allocate %zu bytes for %s, because BERTH_MEMORY allows %zu bytes, and %zu are in use", dev->name, size, what,
+        dev->gpu.memory_limit, used);
+    return false;
+}
+
 void *cuda_memory_take(struct cuda_device *dev, size_t size, const char *what) {
     CUdeviceptr p = 0;
+    if (dev->gpu.memory_limit > 0 && !limit_check(dev, size, what)) {
+        return NULL;
+    }
     const CUresult rc = dev->cu->MemAlloc(&p, size);
     atomic_fetch_add(&dev->n_allocs, 1);
     if (rc == CUDA_SUCCESS) {

@@ -12,6 +12,7 @@ static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) 
             cuda_fail(d, rc, "querying free memory");
             *n_free = *n_total = 0;
         }
+        gpu_memory_apply_limit(&d->gpu, cuda_memory_used(d, *n_free), n_free, n_total);
     }
 }
 

@@ -39,8 +39,9 @@ struct cuda_device {
     atomic_size_t n_allocs; // calls of cuMemAlloc; tests count them
 
     // gpu.lock protects all fields below.
-    CUcontext ctx;   // NULL until first needed
-    CUstream stream; // buffers copy on this stream; backends have their own streams
+    CUcontext ctx;        // NULL until first needed
+    CUstream stream;      // buffers copy on this stream; backends have their own streams
+    size_t free_at_start; // bytes of free memory when the context was created
     CUmodule modules[CUDA_MAX_MODULES];
     int n_modules;
     bool has_kernels;    // all kernels are loaded (cuda_kernels_load)
@@ -92,6 +93,10 @@ struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) 
 // Allocates device memory. The device's context must be current. If the result is NULL, the last error is set.
 void *cuda_memory_take(struct cuda_device *dev, size_t size, const char *what) BERTH_MUST_USE;
 void cuda_memory_give_back(struct cuda_device *dev, void *p);
+// Returns the bytes in use since the context was created. n_free: bytes that are free now.
+static inline size_t cuda_memory_used(const struct cuda_device *dev, size_t n_free) {
+    return dev->free_at_start - min_size(n_free, dev->free_at_start);
+}
 static inline CUdeviceptr cuda_ptr(const void *p) {
     return (CUdeviceptr) (uintptr_t) p;
 }

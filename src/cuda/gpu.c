@@ -77,6 +77,11 @@ static CUresult context_open_locked(struct cuda_device *dev, const char **what) 
                                                : CUDA_ERROR_INVALID_VALUE;
         dev->n_modules += rc == CUDA_SUCCESS;
     }
+    if (rc == CUDA_SUCCESS && dev->gpu.memory_limit > 0) {
+        size_t n_total;
+        *what = "cuMemGetInfo";
+        rc = cu->MemGetInfo(&dev->free_at_start, &n_total);
+    }
     if (rc == CUDA_SUCCESS) {
         dev->ctx = ctx;
         return rc;

@@ -89,6 +89,7 @@ static void devices_list(void) {
             .rows = cuda_op_rows(),
             .fusions = cuda_fusions};
         snprintf(dev->name, sizeof dev->name, "CUDA%d", n_devices);
+        dev->gpu.memory_limit = gpu_memory_limit(dev->name);
         pthread_mutex_init(&dev->gpu.lock, NULL);
         dev->gpu.ggml = (struct ggml_backend_device){.iface = cuda_device_iface, .reg = &cuda_reg, .context = dev};
         cuda_buft_init(dev);

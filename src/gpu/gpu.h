@@ -51,6 +51,7 @@ struct gpu_device {
     const struct gpu_device_i *i;
     const char *name;                        // "CUDA0"
     const char *description;                 // product name
+    size_t memory_limit;                     // bytes that BERTH_MEMORY allows; 0: no limit
     int n_units;                             // multiprocessors
     bool has_superblocks;                    // has the kernels that quantise to blocks of more than 32 elements
     const struct gpu_op_row *const *rows;    // [GGML_OP_COUNT]; NULL: the op is not supported
@@ -62,6 +63,24 @@ struct gpu_device {
     pthread_mutex_t lock;                 // protects arena_text, and the fields that a backend lists
     char arena_text[256];                 // why graph_optimize could not allocate an arena; "": no failure
 };
+
+// ---- limit.c ----
+
+// Returns the bytes that BERTH_MEMORY allows the device, 0: no limit. The variable is a list of NAME=SIZE, or SIZE for every GPU,
+// separated by commas.
+size_t gpu_memory_limit(const char *name);
+// Reduces the reported memory of the device to its limit. used: bytes that the process has allocated.
+static inline void gpu_memory_apply_limit(const struct gpu_device *dev, size_t used, size_t *n_free, size_t *n_total) {
+    if (dev->memory_limit > 0) {
+        const size_t left = dev->memory_limit - min_size(used, dev->memory_limit);
+        *n_free = min_size(*n_free, left);
+        *n_total = min_size(*n_total, dev->memory_limit);
+    }
+}
+// Returns true if `size` more bytes exceed the limit.
+static inline bool gpu_memory_exceeds_limit(const struct gpu_device *dev, size_t used, size_t size) {
+    return dev->memory_limit > 0 && (used > dev->memory_limit || size > dev->memory_limit - used);
+}
 
 // ---- device.c: the context of ggml's object is the device ----
 

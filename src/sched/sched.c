@@ -7,6 +7,7 @@
 
 #include "sched/sched.h"
 
+#include "base/size.h"
 #include "core/op.h"
 
 #include <stdlib.h>

@@ -43,6 +43,7 @@ struct vulkan_memory {
     uint64_t address; // on the device
     char *host;       // address on the host; NULL: the host cannot access the memory
     size_t size;
+    bool is_on_device; // counts in vulkan_device.used
 };
 
 // A compiled kernel: one shader with one size of workgroup and of shared memory.

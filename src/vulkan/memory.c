@@ -78,9 +78,10 @@ VkResult vulkan_memory_try(struct vulkan_device *dev, struct vulkan_memory *m, s
         .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
                  VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
         .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
-    *m = (struct vulkan_memory){.size = size};
+    *m = (struct vulkan_memory){.size = size, .is_on_device = place != VULKAN_HOST_MEMORY};
     atomic_fetch_add(&dev->n_allocs, 1);
-    if (size == 0 || info.size > dev->traits.allocation_max) {
+    if (size == 0 || info.size > dev->traits.allocation_max ||
+        (m->is_on_device && gpu_memory_exceeds_limit(&dev->gpu, atomic_load(&dev->used), size))) {
         return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     }
     VkResult rc = dev->vk.CreateBuffer(dev->device, &info, NULL, &m->buffer);
@@ -95,7 +96,9 @@ VkResult vulkan_memory_try(struct vulkan_device *dev, struct vulkan_memory *m, s
     }
     const VkBufferDeviceAddressInfo address = {.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, .buffer = m->buffer};
     m->address = dev->vk.GetBufferDeviceAddress(dev->device, &address);
-    atomic_fetch_add(&dev->used, size);
+    if (m->is_on_device) {
+        atomic_fetch_add(&dev->used, size);
+    }
     return VK_SUCCESS;
 }
 
@@ -114,7 +117,9 @@ bool vulkan_memory_take(
 
 void vulkan_memory_give_back(struct vulkan_device *dev, struct vulkan_memory *m) {
     if (m->buffer != VK_NULL_HANDLE) {
-        atomic_fetch_sub(&dev->used, m->size);
+        if (m->is_on_device) {
+            atomic_fetch_sub(&dev->used, m->size);
+        }
         memory_free(dev, m);
     }
 }
@@ -133,4 +138,5 @@ void vulkan_memory_query(struct vulkan_device *dev, size_t *n_free, size_t *n_to
     }
     const size_t used = atomic_load(&dev->used);
     *n_free = used < *n_total ? *n_total - used : 0;
+    gpu_memory_apply_limit(&dev->gpu, used, n_free, n_total);
 }

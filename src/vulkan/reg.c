@@ -37,6 +37,7 @@ static void device_add(const struct vulkan_driver *driver, VkPhysicalDevice phys
     dev->gpu = (struct gpu_device){.i = &vulkan_gpu_iface,
         .name = dev->name,
         .description = dev->description,
+        .memory_limit = gpu_memory_limit(dev->name),
         .n_units = 16, // Vulkan does not tell it; only the number of workgroups of looping kernels depends on it
         .rows = vulkan_op_rows(),
         .fusions = vulkan_fusions};

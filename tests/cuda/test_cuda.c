@@ -594,6 +594,41 @@ static void out_of_memory_names_device_and_bytes(void **unused) {
     assert_non_null(strstr(berth_last_error(), "CUDA_ERROR_OUT_OF_MEMORY"));
 }
 
+// BERTH_MEMORY limits the memory that a device reports and gives. Items that are no limit are ignored.
+static void the_environment_limits_memory(void **unused) {
+    (void) unused;
+    static const struct {
+        const char *text;
+        size_t limit; // 0: none
+    } cases[] = {
+        {"CUDA1=1G,CUDA0=3M", 3 << 20}, {"3M", 3 << 20}, {"CUDA1=3M", 0}, {"CUDA0=many,=,CUDA0=0", 0}, {"", 0}, {"CUDA=1M", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("BERTH_MEMORY", cases[i].text, 1);
+        const size_t limit = cases[i].limit, all = limit > 0 ? limit : st->memory;
+        ggml_backend_buffer_type_t buft = ggml_backend_cuda_buffer_type(0);
+        ggml_backend_dev_t dev = ggml_backend_buft_get_device(buft);
+        size_t n_free, n_total;
+        ggml_backend_buffer_t first = ggml_backend_buft_alloc_buffer(buft, 2 << 20);
+        assert_non_null(first);
+        ggml_backend_dev_memory(dev, &n_free, &n_total);
+        assert_int_equal(n_total, all);
+        assert_int_equal(n_free, all - (2 << 20));
+        ggml_backend_buffer_t second = ggml_backend_buft_alloc_buffer(buft, (1 << 20) + 1);
+        assert_int_equal(second == NULL, limit > 0);
+        if (limit > 0) {
+            assert_non_null(strstr(berth_last_error(), "BERTH_MEMORY allows 3145728 bytes, and 2097152 are in use"));
+            second = ggml_backend_buft_alloc_buffer(buft, 1 << 20);
+            assert_non_null(second);
+        }
+        ggml_backend_buffer_free(first);
+        ggml_backend_buffer_free(second);
+        ggml_backend_dev_memory(dev, &n_free, &n_total);
+        assert_int_equal(n_free, all);
+        cuda_devices_reset();
+    }
+    unsetenv("BERTH_MEMORY");
+}
+
 static void place_all(ggml_backend_sched_t sched, struct ggml_cgraph *g, ggml_backend_t backend) {
     for (int i = 0; i < ggml_graph_n_nodes(g); i++) {
         ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(g, i), backend);
@@ -1046,6 +1081,7 @@ int main(int argc, char **argv) {
         TEST(devices_sum_a_tensor),
         TEST(devices_form_a_composite),
         TEST(out_of_memory_names_device_and_bytes),
+        TEST(the_environment_limits_memory),
         TEST(nothing_fails_after_a_reserve),
         TEST(a_lost_device_leaves_others_working),
         TEST(a_failed_set_fails_the_compute),
