@@ -20,9 +20,13 @@ void berth_plan_prob_init_in(struct plan_prob *p, int32_t n, int32_t n_sec, void
 
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
     void *memory = berth_malloc(berth_plan_prob_reserve(n, n_sec));
+    if (memory == NULL) {
+        *p = (struct plan_prob){0};
+        return false;
+    }
     berth_plan_prob_init_in(p, n, n_sec, memory);
     p->own_memory = memory;
-    return memory != NULL;
+    return true;
 }
 
 void berth_plan_prob_fini(struct plan_prob *p) {
