@@ -82,6 +82,15 @@ static int timeline_check(const char *text, double us) {
     return n;
 }
 
+// A graph of views has one split, although nothing is computed.
+static void it_explains_views(void **state) {
+    struct net *n = *state;
+    split(n, ggml_view_1d(n->ctx, n->w[0], N, 0));
+    char *text = explained(n, false);
+    assert_non_null(strstr(text, "split 0: first, 1 node"));
+    free(text);
+}
+
 static void it_draws_a_timeline(void **state) {
     struct net *n = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
@@ -414,6 +423,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         NET_TEST(it_explains_itself),
         NET_TEST(it_counts_copies_and_names_refusing_backends),
+        NET_TEST(it_explains_views),
         NET_TEST(it_draws_a_timeline),
         NET_TEST(a_timeline_counts_selected_rows),
         NET_TEST(a_plan_is_saved_with_its_copies),

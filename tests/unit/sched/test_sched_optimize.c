@@ -351,6 +351,35 @@ static void a_later_split_keeps_all_nodes(void **state) {
     chain_run(n, &t);
 }
 
+static void custom_unused(struct ggml_tensor *dst, int ith, int nth, void *user) {
+    (void) dst, (void) ith, (void) nth, (void) user;
+}
+
+// The graph has many more rows and copies than nodes.
+static void requests_among_many_sources(void **state) {
+    struct net *n = *state;
+    struct ggml_tensor *src[9], *sums[2];
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < 9; k++) {
+            src[k] = input(n, 1);
+        }
+        sums[i] = ggml_custom_4d(n->ctx, GGML_TYPE_F32, N, 1, 1, 1, src, 9, custom_unused, 1, NULL);
+        ggml_backend_sched_set_tensor_backend(n->sched, sums[i], n->backends[0]);
+    }
+    struct ggml_tensor *out = ggml_add(n->ctx, sums[0], sums[1]);
+    ggml_backend_sched_set_tensor_backend(n->sched, out, n->backends[0]);
+    ggml_set_output(out);
+    ggml_build_forward_expand(n->graph, out);
+    n->dev[0].backend.iface.graph_optimize = optimize;
+    memset(&asked, 0, sizeof asked);
+    asked.request = KEEP_A;
+    asked.a = sums[0];
+    asked.until = out;
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_int_equal(asked.n_calls, 1);
+    assert_false(overlaps(sums[0], out));
+}
+
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
@@ -358,6 +387,7 @@ int main(void) {
         NET_TEST(copies_can_be_kept),
         NET_TEST(a_leaf_can_be_kept),
         NET_TEST(a_later_split_keeps_all_nodes),
+        NET_TEST(requests_among_many_sources),
         NET_TEST(requests_of_all_kinds),
         NET_TEST(another_order_is_run),
         NET_TEST(exchanged_nodes_run_in_order),
