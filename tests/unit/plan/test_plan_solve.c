@@ -73,6 +73,14 @@ static void test_refusals(void **state) {
     x[1].is_fixed = false;
     x[1].pool = 1;
     assert_refused(x, 2, NULL, "different pools, 0 and 1");
+    x[0] = item(0, 1, 8);
+    x[1] = item(2, 3, 8);
+    x[0].alias = x[1].alias = 3;
+    x[0].align = 4;
+    fix(&x[1], 6);
+    assert_refused(x, 2, NULL, "alias group 3 cannot have offset 6: common alignment 4");
+    fix(&x[1], 106);
+    assert_refused(x, 2, &(struct berth_plan_params){.chunk_limit = 100}, "chunks of 100");
     x[0] = x[1] = item(0, 1, 8);
     uint64_t start[2] = {0, 4};
     assert_refused(x, 2, &(struct berth_plan_params){.start = start}, "start plan is invalid");
