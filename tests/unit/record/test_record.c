@@ -67,6 +67,44 @@ static void rows(void **state) {
     }
 }
 
+// The first leaf has memory of the caller, and the last node, a cast, lists itself as a source.
+static void rows_of_the_caller_and_of_casts(void **state) {
+    (void) state;
+    float memory[32];
+    for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
+        struct sample m = sample_new();
+        struct ggml_tensor *cast = ggml_cast(m.ctx, m.b, GGML_TYPE_F16);
+        assert_ptr_equal(cast->src[1], cast);
+        m.graph->nodes[m.graph->n_nodes++] = cast;
+        m.x->data = memory;
+        struct record rec = recorded(&m, is_full_match, NULL);
+        assert_int_equal(rec.rows[5].is_foreign, !is_full_match); // x
+        assert_false(rec.rows[6].is_foreign);
+        assert_true(rec.rows[4].names_self);
+        assert_int_equal(rec.srcs[rec.rows[4].src], 2);
+        assert_int_equal(rec.srcs[rec.rows[4].src + 1], 4);
+        berth_record_fini(&rec);
+        ggml_free(m.ctx);
+    }
+}
+
+static void nodes_out_of_order_are_refused(void **state) {
+    (void) state;
+    for (int is_full_match = 0; is_full_match < 2; is_full_match++) {
+        struct sample m = sample_new();
+        const struct record_rules rules = {.is_ours = is_ours};
+        struct record rec = {.is_full_match = is_full_match};
+        m.b->src[0] = m.c;
+        berth_clear_error();
+        assert_int_equal(berth_record_build(&rec, m.graph, &rules), GGML_STATUS_FAILED);
+        assert_non_null(strstr(berth_last_error(), "node 2 of 4"));
+        assert_non_null(strstr(berth_last_error(), "reads a result that is not computed yet"));
+        assert_int_equal(rec.n_rows, 0);
+        berth_record_fini(&rec);
+        ggml_free(m.ctx);
+    }
+}
+
 // The expected result of each change for a memory record and for a full record.
 enum change { NOTHING, EDGE, OP, FLAG, PARAM, VIEW_OFFS, EXTENT, SOURCE, MEMORY, ORDER, LEAF, N_CHANGES };
 static const struct {
@@ -297,6 +335,8 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows),
+        cmocka_unit_test(rows_of_the_caller_and_of_casts),
+        cmocka_unit_test(nodes_out_of_order_are_refused),
         cmocka_unit_test(one_change),
         cmocka_unit_test(listed_twice),
         cmocka_unit_test(placed_during_the_match),
