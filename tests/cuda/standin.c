@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// standin.c: the simulated driver of standin.h. Copies and sets are done immediately, in the caller's thread; launches are only
-// counted. A stream in capture only counts its work. A call that frees an object frees it even if the call returns an error, as
+// standin.c: the simulated driver of standin.h. Copies and sets are done in the caller's thread; launches are only counted. With
+// is_late, copies between device memory and pinned memory are queued. They are done when a call waits for them. A stream in capture only counts its work. A call that frees an object frees it even if the call returns an error, as
 // the real driver does.
 
 #include "standin.h"
@@ -20,8 +20,19 @@ enum { LOCAL_SIZE = 1368 }; // bytes of local memory of a thread, of every kerne
 struct CUctx_st {
     int device;
 };
+struct work {
+    struct work *next;
+    void *to;
+    const void *from;
+    size_t size;     // of a copy
+    long wait_id, n; // not a copy: waits until stream wait_id has done n pieces of work
+};
 struct CUstream_st {
     int device;
+    long id;               // never 0
+    CUstream next;         // in the list of all streams
+    struct work *first;    // not done yet
+    long n_queued, n_done; // pieces of work
     bool capturing;
     long n_captured;
 };
@@ -33,7 +44,7 @@ struct CUmod_st {
     int device;
 };
 struct CUevent_st {
-    int device;
+    long id, n; // the event is complete when stream id has done n pieces of work; id 0: not recorded
 };
 struct CUgraph_st {
     long n_nodes;
@@ -44,7 +55,7 @@ struct CUgraphExec_st {
 struct block {
     void *p;
     size_t size;
-    int device; // -1: pinned host memory
+    int device; // -1: pinned host memory; -2: registered host memory, which the program owns
     struct block *next;
 };
 
@@ -79,6 +90,8 @@ static int retained[STANDIN_MAX_DEVICES];
 static struct block *blocks;
 static struct CUfunc_st *functions;
 static _Thread_local CUcontext current;
+static CUstream streams;
+static long last_stream_id;
 
 EXPORT struct standin *standin_state(void) {
     return &state;
@@ -107,8 +120,13 @@ EXPORT void standin_reset(void) {
 }
 
 static void block_free(void *p);
+static void work_drop(CUstream stream);
+static void work_do_everything(void);
 EXPORT void standin_drop(void) {
     pthread_mutex_lock(&lock);
+    for (; streams != NULL; streams = streams->next) {
+        work_drop(streams);
+    }
     while (objects != NULL) {
         object_free(objects->bytes);
     }
@@ -326,8 +344,17 @@ static CUresult block_take(CUresult rc, void **p, size_t size, int device) {
         state.n_buffers++;
     } else {
         state.n_pinned++;
+        state.n_pins++;
     }
     return rc;
+}
+static struct block *block_find(const void *p) {
+    for (struct block *b = blocks; b != NULL; b = b->next) {
+        if ((const char *) p >= (char *) b->p && (const char *) p < (char *) b->p + b->size) {
+            return b;
+        }
+    }
+    return NULL;
 }
 static void block_free(void *p) {
     for (struct block **at = &blocks; *at != NULL; at = &(*at)->next) {
@@ -337,10 +364,12 @@ static void block_free(void *p) {
             if (b->device >= 0) {
                 state.used[b->device] -= b->size;
                 state.n_buffers--;
-            } else {
+            } else if (b->device == -1) {
                 state.n_pinned--;
             }
-            free(b->p);
+            if (b->device != -2) {
+                free(b->p);
+            }
             free(b);
             return;
         }
@@ -361,27 +390,35 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t size) {
 }
 EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
     const CUresult rc = call_begin(-1);
+    work_do_everything();
     block_free((void *) (uintptr_t) p);
     return call_end(rc);
 }
 EXPORT CUresult cuMemHostAlloc(void **p, size_t size, unsigned flags) {
     (void) flags;
-    return call_end(block_take(call_begin(-1), p, size, -1));
+    const CUresult rc = call_begin(-1);
+    return call_end(block_take(rc == CUDA_SUCCESS && state.no_pinned ? CUDA_ERROR_OUT_OF_MEMORY : rc, p, size, -1));
 }
 EXPORT CUresult cuMemFreeHost(void *p) {
     const CUresult rc = call_begin(-1);
+    work_do_everything();
     block_free(p);
     return call_end(rc);
 }
 EXPORT CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned flags) {
     const CUresult rc = call_begin(-1);
-    (void) p, (void) size, (void) flags;
-    state.n_registered += rc == CUDA_SUCCESS;
+    (void) flags;
+    if (rc == CUDA_SUCCESS) {
+        struct block *b = calloc(1, sizeof *b);
+        *b = (struct block){.p = p, .size = size, .device = -2, .next = blocks};
+        blocks = b;
+        state.n_registered++;
+    }
     return call_end(rc);
 }
 EXPORT CUresult cuMemHostUnregister(void *p) {
     const CUresult rc = call_begin(-1);
-    (void) p;
+    block_free(p);
     state.n_registered--;
     return call_end(rc);
 }
@@ -390,12 +427,74 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *device, void *p, unsig
     *device = (CUdeviceptr) (uintptr_t) p;
     return call_end(call_begin(-1));
 }
+EXPORT CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr p) {
+    CUresult rc = call_begin(-1);
+    const struct block *b = block_find((const void *) (uintptr_t) p);
+    if (rc == CUDA_SUCCESS && (b == NULL || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE)) {
+        rc = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (rc == CUDA_SUCCESS) {
+        *(unsigned *) value = b->device >= 0 ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+    }
+    return call_end(rc);
+}
+
+// ---- the work of streams ----
+
+static void work_queue(CUstream stream, struct work work) {
+    struct work **at = &stream->first, *w = calloc(1, sizeof *w);
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *w = work;
+    *at = w;
+    stream->n_queued++;
+}
+// Does the first n pieces of work of a stream, which may be gone.
+static void work_do(long id, long n) {
+    CUstream stream = streams;
+    while (stream != NULL && stream->id != id) {
+        stream = stream->next;
+    }
+    while (stream != NULL && stream->n_done < n && stream->first != NULL) {
+        struct work *w = stream->first;
+        if (w->wait_id != 0) {
+            work_do(w->wait_id, w->n);
+        } else {
+            memmove(w->to, w->from, w->size);
+        }
+        stream->first = w->next;
+        stream->n_done++;
+        free(w);
+    }
+}
+static void work_drop(CUstream stream) {
+    while (stream->first != NULL) {
+        struct work *w = stream->first;
+        stream->first = w->next;
+        free(w);
+    }
+}
+static void work_do_all(CUstream stream) {
+    work_do(stream->id, stream->n_queued);
+}
+
+// The driver waits for all work before it frees memory.
+static void work_do_everything(void) {
+    for (CUstream stream = streams; stream != NULL; stream = stream->next) {
+        work_do_all(stream);
+    }
+}
+
 static CUresult copy(void *to, const void *from, size_t size, CUstream stream) {
     const CUresult rc = call_begin(-1);
     if (rc == CUDA_SUCCESS && stream->capturing) {
         stream->n_captured++;
     } else if (rc == CUDA_SUCCESS) {
-        memmove(to, from, size);
+        work_queue(stream, (struct work){.to = to, .from = from, .size = size});
+        if (!state.is_late || block_find(to) == NULL || block_find(from) == NULL) {
+            work_do_all(stream);
+        }
         state.n_copies++;
     }
     return call_end(rc);
@@ -416,7 +515,7 @@ EXPORT CUresult cuMemcpyPeerAsync(
 }
 EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
     const CUresult rc = call_begin(-1);
-    (void) stream;
+    work_do_all(stream);
     const char *from = c->src_type == CU_MEMORYTYPE_HOST ? c->src_host : (const char *) (uintptr_t) c->src_device;
     char *to = c->dst_type == CU_MEMORYTYPE_HOST ? c->dst_host : (char *) (uintptr_t) c->dst_device;
     for (size_t i = 0; rc == CUDA_SUCCESS && i < c->height; i++) {
@@ -430,6 +529,7 @@ EXPORT CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t size,
     if (rc == CUDA_SUCCESS && stream->capturing) {
         stream->n_captured++;
     } else if (rc == CUDA_SUCCESS) {
+        work_do_all(stream);
         memset((void *) (uintptr_t) p, value, size);
     }
     return call_end(rc);
@@ -443,23 +543,40 @@ EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     if (rc == CUDA_SUCCESS) {
         *stream = object_new(sizeof **stream);
         (*stream)->device = current_device();
+        (*stream)->id = ++last_stream_id;
+        (*stream)->next = streams;
+        streams = *stream;
         state.n_streams++;
     }
     return call_end(rc);
 }
 EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
     const CUresult rc = call_begin(-1);
+    for (CUstream *at = &streams; *at != NULL; at = &(*at)->next) {
+        if (*at == stream) {
+            work_do_all(stream);
+            *at = stream->next;
+            break;
+        }
+    }
     object_free(stream);
     state.n_streams--;
     return call_end(rc);
 }
 EXPORT CUresult cuStreamSynchronize(CUstream stream) {
     const CUresult rc = call_begin(-1);
+    if (rc == CUDA_SUCCESS) {
+        work_do_all(stream);
+    }
     return call_end(rc == CUDA_SUCCESS && stream->capturing ? CUDA_ERROR_INVALID_VALUE : rc);
 }
 EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
-    (void) stream, (void) event, (void) flags;
-    return call_end(call_begin(-1));
+    const CUresult rc = call_begin(-1);
+    (void) flags;
+    if (rc == CUDA_SUCCESS && event->id != 0) {
+        work_queue(stream, (struct work){.wait_id = event->id, .n = event->n});
+    }
+    return call_end(rc);
 }
 EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
     const CUresult rc = call_begin(-1);
@@ -495,12 +612,19 @@ EXPORT CUresult cuEventDestroy_v2(CUevent event) {
     return call_end(rc);
 }
 EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
-    (void) event, (void) stream;
-    return call_end(call_begin(-1));
+    const CUresult rc = call_begin(-1);
+    if (rc == CUDA_SUCCESS) {
+        event->id = stream->id;
+        event->n = stream->n_queued;
+    }
+    return call_end(rc);
 }
 EXPORT CUresult cuEventSynchronize(CUevent event) {
-    (void) event;
-    return call_end(call_begin(-1));
+    const CUresult rc = call_begin(-1);
+    if (rc == CUDA_SUCCESS) {
+        work_do(event->id, event->n);
+    }
+    return call_end(rc);
 }
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {
     const CUresult rc = call_begin(-1);

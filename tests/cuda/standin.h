@@ -19,10 +19,12 @@ struct standin {
     int shared;                    // largest shared memory of a block in bytes: 232,448; a launch with more fails
     long fail_at;                  // n: the n-th call from now on fails; 0: no call fails
     int fail_with;                 // error that the call at fail_at returns
+    bool is_late;                  // streams do their copies as late as the driver may
+    bool no_pinned;                // host memory cannot be pinned
     bool no_peers;                 // no device can access the memory of another
     int lost[STANDIN_MAX_DEVICES]; // error that all calls of a device return; 0: the device works
     // counts of calls; n_overlaps: launches that may overlap with the previous kernel
-    long n_calls, n_launches, n_overlaps, n_graph_launches, n_updates, n_instantiated, n_allocs, n_copies;
+    long n_calls, n_launches, n_overlaps, n_graph_launches, n_updates, n_instantiated, n_allocs, n_copies, n_pins;
     // objects that exist now
     long n_contexts, n_modules, n_streams, n_events, n_graphs, n_execs, n_buffers, n_pinned, n_registered;
     size_t used[STANDIN_MAX_DEVICES];
