@@ -220,6 +220,7 @@ bool ggml_backend_offload_op(ggml_backend_t backend, const struct ggml_tensor *o
 
 typedef size_t (*reserve_size_t)(ggml_backend_t backend, const struct ggml_cgraph *graph);
 typedef enum ggml_status (*reserve_t)(ggml_backend_t backend, const struct ggml_cgraph *graph);
+typedef void (*reserve_copies_t)(ggml_backend_t backend, size_t size);
 
 static bool proc_find(ggml_backend_t backend, const char *name, void *to) {
     ggml_backend_dev_t dev = ggml_backend_get_device(backend);
@@ -254,4 +255,11 @@ enum ggml_status berth_backend_reserve(ggml_backend_t backend, const struct ggml
         return hooks->reserve(backend, graph);
     }
     return proc_find(backend, "berth_backend_reserve", &reserve) ? reserve(backend, graph) : GGML_STATUS_SUCCESS;
+}
+
+void berth_backend_reserve_copies(ggml_backend_t backend, size_t size) {
+    reserve_copies_t reserve;
+    if (backend != NULL && proc_find(backend, "berth_backend_reserve_copies", &reserve)) {
+        reserve(backend, size);
+    }
 }

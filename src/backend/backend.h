@@ -69,6 +69,10 @@ ggml_backend_buffer_t berth_tensor_memory(
 // supports such a source.
 BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 
+// Makes the backend allocate the memory that ggml_backend_tensor_set_async of up to `size` bytes requires. Without that memory, the
+// copies are slower. Does nothing if the backend requires none.
+BERTH_API void berth_backend_reserve_copies(ggml_backend_t backend, size_t size);
+
 // Host memory for copies between two devices that cannot access each other's memory.
 struct berth_staging {
     void *bytes;

@@ -69,6 +69,15 @@ bool sched_has_early_copies(const struct sched_cached *cached) {
     return false;
 }
 
+void sched_early_reserve(struct ggml_backend_sched *sched, const struct sched_cached *cached, const struct sched_split *split) {
+    for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
+        if (cached->copies[i].is_early) {
+            const size_t size = ggml_nbytes(cached->rec.tensors[cached->copies[i].row]);
+            berth_backend_reserve_copies(sched->copiers[split->backend].backend, size);
+        }
+    }
+}
+
 bool sched_early_prepare(struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t i_split) {
     if (i_split >= cached->n_splits || cached->splits[i_split].n_early == 0 || sched->is_tracing || sched->callback != NULL) {
         return false;

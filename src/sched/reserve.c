@@ -122,6 +122,7 @@ static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struc
     for (int32_t s = 0; s < cached->n_splits && status == GGML_STATUS_SUCCESS; s++) {
         const struct ggml_cgraph part = split_begin(sched, cached, &cached->splits[s]);
         status = berth_backend_reserve(sched->backends[cached->splits[s].backend], &part);
+        sched_early_reserve(sched, cached, &cached->splits[s]);
         sched_edges_to_graph(cached, &cached->splits[s]);
     }
     for (int32_t r = cached->rec.n_rows; r-- > 0;) { // backwards, because a tensor that is listed twice was swapped twice

@@ -448,6 +448,8 @@ void sched_events_fini(struct ggml_backend_sched *sched);
 // Returns true if weight r can be copied to backend b before the split that reads it starts. The last split reads it.
 bool sched_copies_early(struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t r, int b);
 bool sched_has_early_copies(const struct sched_cached *cached);
+// Makes the copier allocate the memory that copying the split's weights requires.
+void sched_early_reserve(struct ggml_backend_sched *sched, const struct sched_cached *cached, const struct sched_split *split);
 // Call it before the nodes of the preceding split are computed. Returns true if sched_early_start may then copy the weights of the
 // split. i_split may be the number of splits.
 bool sched_early_prepare(struct ggml_backend_sched *sched, const struct sched_cached *cached, int32_t i_split);
