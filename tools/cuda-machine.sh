@@ -3,6 +3,7 @@
 #   - builds the libraries with kernels for the GPU's architecture only;
 #   - runs the cases of the op suite on the GPU and compares with the CPU. Each op has a process, so that a lost device fails one op only;
 #   - checks that computing allocates no memory after a reserve, and that captured graphs give the same results (cuda-promise);
+#   - measures copies from host memory (bench-copy);
 #   - compiles and runs the benchmark in the C file GPUBENCH, if it is set;
 #   - runs compute-sanitizer on a part of the cases.
 # It continues after failures. The last lines and LOGS report them. Environment variables, with their defaults: ARCHS=90a,
@@ -69,6 +70,10 @@ for what in steps fill full replay experts; do
     timeout 120 "$build/cuda-promise" "$build/lib" $what > "$logs/promise-$what.log" 2>&1 || echo "FAIL cuda-promise $what: exit $?"
     tail -2 "$logs/promise-$what.log"
 done
+
+step "copies from host memory"
+# shellcheck disable=SC2086
+gcc -std=c11 -D_GNU_SOURCE -O2 -Iinclude bench/copy.c -o "$build/bench-copy" $link && timeout 100 "$build/bench-copy" CUDA0 512 "$build/lib" 2>&1 | tee "$logs/copy.txt"
 
 if [ -n "${GPUBENCH:-}" ] && [ "$SECONDS" -lt "$limit" ]; then
     step "gpubench"
