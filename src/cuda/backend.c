@@ -32,6 +32,7 @@ static void backend_free(ggml_backend_t backend) {
         }
     }
     gpu_plans_fini(&b->plans);
+    cuda_staging_free(b->staging, can_free);
     if (can_free) {
         cuda_memory_give_back(b->dev, b->arena);
         if (b->event != NULL) {
@@ -60,11 +61,32 @@ static void record_failure(ggml_backend_t backend, CUresult rc, const char *what
     }
 }
 
+// Allocates the staging memory for a copy of this size, if it does not exist yet. Returns whether it exists. The device's context
+// must be current.
+static bool staging_ensure(struct cuda_backend *b, size_t size) {
+    if (b->n_staging_threads == 0 || size < CUDA_STAGING_MIN) {
+        return false;
+    }
+    if (b->staging == NULL) {
+        b->staging = cuda_staging_new(b->dev, b->n_staging_threads);
+        if (b->staging == NULL) {
+            b->n_staging_threads = 0;
+        }
+    }
+    return b->staging != NULL;
+}
+
+static CUresult copy_from_host(struct cuda_backend *b, CUdeviceptr to, const void *from, size_t size) {
+    if (b->n_staging_threads > 0 && size >= CUDA_STAGING_MIN && !cuda_is_pinned(b->dev, from, size) && staging_ensure(b, size)) {
+        return cuda_staging_copy(b->staging, b->stream, to, from, size);
+    }
+    return b->dev->cu->MemcpyHtoDAsync(to, from, size, b->stream);
+}
+
 static void set_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     struct cuda_backend *b = backend->context;
     if (cuda_device_enter_or_defer(b->dev)) {
-        record_failure(backend, b->dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, b->stream),
-            "copying to the device", size);
+        record_failure(backend, copy_from_host(b, cuda_ptr(tensor->data) + offset, data, size), "copying to the device", size);
     }
 }
 
@@ -198,6 +220,7 @@ ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
     }
     b->dev = dev;
     b->plans.dev = &dev->gpu;
+    b->n_staging_threads = cuda_staging_n_threads(dev);
     b->no_graphs = gpu_env_is_set("GGML_CUDA_DISABLE_GRAPHS");
     b->plans.no_fusion = gpu_env_is_set("GGML_CUDA_DISABLE_FUSION");
     *backend = (struct ggml_backend){.guid = &cuda_guid, .iface = backend_iface, .device = &dev->gpu.ggml, .context = b};
@@ -222,6 +245,13 @@ enum ggml_status cuda_backend_reserve(ggml_backend_t backend, const struct ggml_
     return gpu_plan_reserve(&b->plans, graph) && cuda_arena_grow(b, gpu_graph_work_size(&b->plans, graph))
                ? GGML_STATUS_SUCCESS
                : GGML_STATUS_ALLOC_FAILED;
+}
+
+void cuda_backend_reserve_copies(ggml_backend_t backend, size_t size) {
+    struct cuda_backend *b = backend->context;
+    if (cuda_device_enter_or_defer(b->dev)) {
+        staging_ensure(b, size);
+    }
 }
 
 size_t cuda_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {

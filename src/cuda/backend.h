@@ -2,7 +2,7 @@
 // backend.h: one backend of a device: a stream, an arena for work memory, and the plans of its last graphs.
 #pragma once
 
-#include "cuda/device.h"
+#include "cuda/staging.h"
 
 #include "gpu/plan.h"
 
@@ -21,6 +21,8 @@ struct cuda_backend {
     struct gpu_plans plans;                                 // a plan is captured at its second compute
     struct cuda_exec execs[GPU_MAX_PLANS];                  // by index of the plan
     uint64_t n_captured, n_replayed, n_updated, n_launched; // for the log: CUDA graphs; kernels that were launched separately
+    struct cuda_staging *staging;                           // NULL: not needed yet, or unavailable
+    int n_staging_threads;                                  // 0: copies from host memory are made directly
     bool no_graphs;                                         // CUDA graphs are not used
 };
 
@@ -32,6 +34,8 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
 // Allocates work memory and a plan, so that a compute allocates no host or device memory.
 enum ggml_status cuda_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 size_t cuda_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph); // bytes of device memory
+// Allocates staging memory if a copy of this size from pageable memory requires it. If that fails, such copies are made directly.
+void cuda_backend_reserve_copies(ggml_backend_t backend, size_t size);
 // Writes the fusions of the last computed graph into buf, one per line with its count. Returns the length of the text.
 size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size);
 size_t cuda_backend_n_allocs(ggml_backend_t backend);

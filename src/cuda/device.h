@@ -36,7 +36,7 @@ struct cuda_device {
     char pci[24];          // "0000:01:00.0"
 
     atomic_bool is_lost;    // the context is unusable; never reset
-    atomic_size_t n_allocs; // calls of cuMemAlloc; tests count them
+    atomic_size_t n_allocs; // calls of cuMemAlloc, and of cuMemHostAlloc for staging; tests count them
 
     // gpu.lock protects all fields below.
     CUcontext ctx;        // NULL until first needed

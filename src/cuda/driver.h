@@ -57,6 +57,7 @@ enum {
     CU_CAPTURE_RELAXED = 2,
     CU_LAUNCH_CLUSTER_DIMENSION = 4,
     CU_LAUNCH_PROGRAMMATIC_SERIALIZATION = 6,
+    CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
     CU_MEMORYTYPE_HOST = 1,
     CU_MEMORYTYPE_DEVICE = 2,
 };
@@ -131,6 +132,7 @@ typedef struct {
     X(MemHostRegister, cuMemHostRegister_v2, (void *p, size_t size, unsigned flags)) \
     X(MemHostUnregister, cuMemHostUnregister, (void *p)) \
     X(MemHostGetDevicePointer, cuMemHostGetDevicePointer_v2, (CUdeviceptr *device, void *p, unsigned flags)) \
+    X(PointerGetAttribute, cuPointerGetAttribute, (void *value, int attribute, CUdeviceptr p)) \
     X(MemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t size, CUstream stream)) \
     X(MemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, CUstream stream)) \
     X(MemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)) \

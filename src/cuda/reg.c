@@ -164,6 +164,7 @@ static const struct shim_proc procs[] = {
     {"ggml_backend_comm_allreduce_tensor", (shim_proc_t) cuda_comm_allreduce},
     {"berth_backend_reserve", (shim_proc_t) cuda_backend_reserve},
     {"berth_backend_reserve_size", (shim_proc_t) cuda_backend_reserve_size},
+    {"berth_backend_reserve_copies", (shim_proc_t) cuda_backend_reserve_copies},
     {"berth_backend_explain", (shim_proc_t) cuda_backend_explain},
     {"berth_backend_n_allocs", (shim_proc_t) cuda_backend_n_allocs},
 };
