@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // sim_device.c: two simulated GPUs, Paper0 and Paper1, for tests of commands that plan on several devices. They can be planned for,
 // but not allocated or computed on. PAPER_MEMORY sets their memory in bytes. With PAPER_REAL they compute on the CPU and report a
-// fusion. GGML_BACKEND_PATH loads them.
+// fusion. With PAPER_OFFLOAD=N they compute batches of at least N tokens with weights of the host. GGML_BACKEND_PATH loads them.
 
 #include "support/device.h"
 
@@ -49,6 +49,7 @@ ggml_backend_reg_t ggml_backend_paper_reg(void) {
         device_init(&devices[i], i == 0 ? "Paper0" : "Paper1");
         devices[i].is_paper = getenv("PAPER_REAL") == NULL;
         devices[i].cpu = devices[i].is_paper ? NULL : ggml_backend_cpu_init();
+        devices[i].offload_batch = getenv("PAPER_OFFLOAD") != NULL ? atoi(getenv("PAPER_OFFLOAD")) : 0;
         devices[i].align = 128;
         devices[i].n_free = devices[i].n_total = memory != NULL ? (size_t) strtoull(memory, NULL, 10) : 0;
         devices[i].dev.reg = &reg;
