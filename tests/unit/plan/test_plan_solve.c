@@ -245,6 +245,10 @@ static void test_mixed_alignments(void **state) {
     uint64_t bound;
     assert_int_equal(berth_plan_bound(x + 2, 2, NULL, &bound, NULL), GGML_STATUS_SUCCESS);
     assert_int_equal(bound, 25);
+    const struct berth_plan_item then[3] = {x[2], x[3], item(50, 60, 1)};
+    int64_t step = -1;
+    assert_int_equal(berth_plan_bound(then, 3, NULL, &bound, &step), GGML_STATUS_SUCCESS);
+    assert_true(bound == 25 && step == 0);
     assert_int_equal(berth_plan_solve(x, 4, NULL, off, &r), GGML_STATUS_SUCCESS);
     assert_true(r.proven);
     assert_int_equal(r.peak, 41); // 9 bytes at 0, 10 at 9, 7 at 24, 9 at 32
