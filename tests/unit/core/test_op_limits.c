@@ -130,6 +130,14 @@ static void windows_beyond_63_bits(void **state) {
     assert_refused(wide_window(TWO_TO(62) + 5, TWO_TO(62) + 4, -(1 << 30), 0, -1), "no window of");   // 2^62 + 4 + 2^62 + 4
     assert_refused(wide_window(INT64_MAX, 2, 1 << 30, -2, 1), "no window of");                        // 2 - 4 - (2^63 - 2) - 1
     assert_shape(wide_window(3, 11, 2, 1, 3), 4, 1, 1, 1);
+    struct ggml_tensor *channels_first = ggml_permute(ctx, i8(8, 3, 3, 1), 2, 0, 1, 3), *a = i8(1, 1, 1, 8);
+    const struct ggml_tensor *fits = ggml_conv_2d_dw_direct(ctx, a, channels_first, 1, 1, 0, 0, 1, 1);
+    assert_true(!berth_poisoned(fits) && fits->nb[2] == 1 && fits->nb[0] == 8 && fits->nb[1] == 24);
+    // All failed ops of a context share one poison tensor, whose strides stay.
+    const struct ggml_tensor poison = *wide_window(INT64_MAX, 2, 1 << 30, -2, 1);
+    struct ggml_tensor *wide = ggml_conv_2d_dw_direct(ctx, a, channels_first, 1, 1, 1 << 29, 1 << 29, 1, 1); // 2^63 elements
+    assert_memory_equal(wide->nb, poison.nb, sizeof poison.nb);
+    assert_refused(wide, "");
 }
 
 static struct ggml_tensor *scan(int64_t d_state, int64_t n_token, int64_t n_seq, int64_t d_s, int64_t K) {
