@@ -127,6 +127,24 @@ static void test_threads(void **state) {
     }
 }
 
+// Problems that are too large for the exact search: helpers search during the whole search, and the plan is the lowest one that
+// any thread has reported.
+static void test_large_threads(void **state) {
+    (void) state;
+    for (int k = 0; k < 4; k++) {
+        struct random_case c = {.params = {.time_limit_us = 400000, .n_threads = 1 + k}};
+        struct berth_plan_report first, r;
+        plan_made_random(&c.made, 12000, k % 2 == 0, (uint64_t) k);
+        c.off = calloc((size_t) c.made.n & 0xFFFFFF, sizeof *c.off);
+        assert_non_null(c.off);
+        case_solve(&c, k == 3 ? 2 : INT32_MAX, &first);
+        c.params.start = c.off;
+        case_solve(&c, INT32_MAX, &r);
+        assert_true(r.peak <= first.peak);
+        case_fini(&c);
+    }
+}
+
 // In run n, the n-th allocation fails. The search then ends with an error or with a valid plan.
 static void test_out_of_memory(void **state) {
     (void) state;
@@ -177,6 +195,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counted),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_large_threads),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_large),
     };

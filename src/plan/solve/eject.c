@@ -35,6 +35,12 @@ struct cell {
     int32_t begin, end;
 };
 
+// Block i had the offset off.
+struct eject_move {
+    int64_t off;
+    int32_t i;
+};
+
 struct eject {
     const struct plan_prob *p;
     const struct plan_overlap *overlap;
@@ -46,10 +52,9 @@ struct eject {
     int32_t n_leaves;    // a power of two
     int32_t *open;       // [n_open] unplaced blocks of the chain
     int32_t n_open;
-    uint32_t *chain_of;       // [n] the last chain that changed the block
-    uint32_t i_chain;         // number of the chain
-    struct eject_move *undo;  // [n_undo] offsets before the chain
-    struct eject_move *moves; // [n_undo] offsets after the chain
+    uint32_t *chain_of;      // [n] the last chain that changed the block
+    uint32_t i_chain;        // number of the chain
+    struct eject_move *undo; // [n_undo] offsets before the chain
     int32_t n_undo;
     int32_t tabu[TABU];                   // blocks of the last steps, -1: none
     uint64_t *start, *end, *tmp_key;      // [n] offsets of the listed blocks: starts and ends, sorted
@@ -107,7 +112,6 @@ struct eject *berth_eject_new(const struct plan_prob *p, const struct plan_overl
     e->open = berth_arrays_new(&e->mem, n, sizeof *e->open);
     e->chain_of = berth_arrays_new(&e->mem, n, sizeof *e->chain_of);
     e->undo = berth_arrays_new(&e->mem, n, sizeof *e->undo);
-    e->moves = berth_arrays_new(&e->mem, n, sizeof *e->moves);
     e->start = berth_arrays_new(&e->mem, n, sizeof *e->start);
     e->end = berth_arrays_new(&e->mem, n, sizeof *e->end);
     e->tmp_key = berth_arrays_new(&e->mem, n, sizeof *e->tmp_key);
@@ -494,6 +498,15 @@ static bool is_swap(const struct eject *e, int32_t i, double swap) {
     return sum < swap * e->difficulty[i];
 }
 
+static void chain_undo(struct eject *e) {
+    for (int32_t k = 0; k < e->n_undo; k++) {
+        e->cells[e->undo[k].i].off = e->undo[k].off;
+        update_end(e, e->undo[k].i);
+    }
+    e->n_undo = 0;
+    e->n_open = 0;
+}
+
 bool berth_eject_place(struct eject *e, int32_t i, struct eject_limits *limits) {
     const int64_t top = max_i64(berth_eject_peak(e), limits->cap);
     if (++e->i_chain == 0) { // the numbers are used up
@@ -521,7 +534,7 @@ bool berth_eject_place(struct eject *e, int32_t i, struct eject_limits *limits) 
     }
     const bool is_placed = e->n_open == 0;
     if (!is_placed && !is_swap(e, i, limits->swap)) {
-        berth_eject_undo(e);
+        chain_undo(e);
         return false;
     }
     for (int32_t k = 0; k < e->n_undo; k++) {
@@ -548,41 +561,4 @@ bool berth_eject_shake(struct eject *e, int32_t i, struct eject_limits *limits) 
     const bool ok = berth_eject_place(e, j, limits);
     e->is_random = false;
     return ok;
-}
-
-void berth_eject_undo(struct eject *e) {
-    for (int32_t k = 0; k < e->n_undo; k++) {
-        e->cells[e->undo[k].i].off = e->undo[k].off;
-        update_end(e, e->undo[k].i);
-    }
-    e->n_undo = 0;
-    e->n_open = 0;
-}
-
-// ---- moves between workers ----
-
-int32_t berth_eject_moves(struct eject *e, const struct eject_move **moves) {
-    for (int32_t k = 0; k < e->n_undo; k++) {
-        e->moves[k] = (struct eject_move){e->cells[e->undo[k].i].off, e->undo[k].i};
-    }
-    *moves = e->moves;
-    return e->n_undo;
-}
-
-bool berth_eject_collides(const struct eject *e, const struct eject_move *move) {
-    const struct cell *c = &e->cells[move->i];
-    for (int32_t k = 0; k < e->n_undo; k++) {
-        const struct cell *own = &e->cells[e->undo[k].i];
-        const bool meet =
-            own->begin < c->end && c->begin < own->end && own->off < move->off + c->size && move->off < own->off + own->size;
-        if (meet || own == c) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void berth_eject_move(struct eject *e, const struct eject_move *move) {
-    e->cells[move->i].off = move->off;
-    update_end(e, move->i);
 }

@@ -30,26 +30,11 @@ struct eject_limits {
     int64_t n_steps; // result: steps so far, of all chains
 };
 
-// Places block i, which is not placed or ends above the cap. Returns whether the chain placed all of its blocks. The chain can be
-// undone until the next one begins.
+// Places block i, which is not placed or ends above the cap. Returns whether the chain placed all of its blocks.
 bool berth_eject_place(struct eject *e, int32_t i, struct eject_limits *limits);
 // Returns the number of blocks that the last chain left open: 0 if it placed all blocks or was undone.
 int32_t berth_eject_open(const struct eject *e, const int32_t **ids);
 // Places block i, which is not placed, into a gap below the cap. False: there is no gap.
 bool berth_eject_fit(struct eject *e, int32_t i, struct eject_limits *limits);
-void berth_eject_undo(struct eject *e);
 // Moves a random block that is alive together with block i to a random offset, by a chain.
 bool berth_eject_shake(struct eject *e, int32_t i, struct eject_limits *limits);
-
-// One change of a chain: block i has the offset off.
-struct eject_move {
-    int64_t off;
-    int32_t i;
-};
-
-// Returns the number of moves of the last chain. *moves is valid until the next chain.
-int32_t berth_eject_moves(struct eject *e, const struct eject_move **moves);
-// Returns whether a move of another worker touches a block, or the place of a block, of the last chain.
-bool berth_eject_collides(const struct eject *e, const struct eject_move *move);
-// Makes a move of another worker.
-void berth_eject_move(struct eject *e, const struct eject_move *move);

@@ -51,6 +51,8 @@ struct plan_prob {
 // Counted work: the sum of fixed prices per operation. Counted work is equal on all machines.
 struct plan_work {
     int64_t ns;
+    int64_t wall_end_us;   // 0: none; otherwise the search also ends at this wall time
+    atomic_bool has_ended; // with wall_end_us, another thread may end the search
 };
 
 // The clock of all time limits: the wall time if work is NULL, otherwise the counted work.
@@ -257,7 +259,7 @@ struct plan_goal {
     int64_t deadline_us;    // on the clock of plan_now_us(work)
     struct plan_work *work; // counted work that the deadline refers to; NULL: wall time
     uint64_t seed;
-    int32_t n_threads;        // 1 if work is counted
+    int32_t n_threads;        // if work is counted, threads of local search only; 1 if it has no wall_end_us
     bool is_brief;            // run only the first methods of the fast path
     struct plan_watch *watch; // may be NULL
     struct plan_proof *proof; // stores the log of a search that raises the bound (proof.h); NULL: no proof is written
@@ -288,34 +290,53 @@ static inline void plan_state_take(struct plan_state *s, int64_t peak, const cha
 
 // ---- progress.c ----
 
-// The caller's progress callback, which may end the search. The state changes only while a single thread runs.
+// The caller's progress callback, which may end the search. The state changes only while no other thread calls the callback.
 struct plan_watch {
     berth_plan_watch_t ask;
     void *user;
     const struct plan_state *state; // of the pool that is searched now
     uint64_t unit;                  // bytes
     int64_t next_us;                // time of the next call; protected by the lock
+    atomic_int_least64_t least;     // lowest peak in other threads, in units; the state gets this plan later. INT64_MAX: none
     atomic_bool is_over;            // the callback has asked to end the search
     atomic_flag lock;
 };
 
 bool berth_plan_watch_is_over(struct plan_watch *watch, int64_t now_us);
 
+static inline bool plan_work_has_ended(const struct plan_work *work) {
+    return work->wall_end_us > 0 &&
+           (atomic_load_explicit(&work->has_ended, memory_order_relaxed) || plan_now_us(NULL) >= work->wall_end_us);
+}
+
 // Returns whether the deadline has passed or the callback has ended the search. work and watch may be NULL.
 static inline bool plan_is_over(int64_t deadline_us, const struct plan_work *work, struct plan_watch *watch) {
     const int64_t now_us = plan_now_us(work);
-    return now_us >= deadline_us || (watch != NULL && berth_plan_watch_is_over(watch, work != NULL ? plan_now_us(NULL) : now_us));
+    if (now_us >= deadline_us || (work != NULL && plan_work_has_ended(work))) {
+        return true;
+    }
+    return watch != NULL && berth_plan_watch_is_over(watch, work != NULL ? plan_now_us(NULL) : now_us);
+}
+
+// Returns the time that is left for the search, on the clock that ends it.
+static inline int64_t plan_left_us(const struct plan_goal *g) {
+    return g->work != NULL && g->work->wall_end_us > 0 ? g->work->wall_end_us - plan_now_us(NULL)
+                                                       : g->deadline_us - plan_now_us(g->work);
 }
 
 // ---- fast.c, search.c ----
 
 // Finds the first plan. The peak is PLAN_NO_CAP if there is no plan below 2^63.
 enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+// Returns whether a search with a time limit counts its work, which the limit then cuts off. Then the time of an operation
+// changes how far the search comes, and not what it does. This is so for problems that are too large for the exact search.
+bool berth_plan_counts_work(const struct plan_prob *p);
 // Finds better plans and raises the bound, until the goal is reached or the deadline has passed.
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
-// improve.c: lowers the peak by local search, at any number of blocks. new returns NULL if memory is exhausted. A turn ends at
-// until_us on the clock of the goal, or earlier if the goal is reached. It returns whether the peak fell.
+// improve_threads.c: lowers the peak by local search, at any number of blocks. new returns NULL if memory is exhausted. If the goal
+// counts work, the plan of another thread becomes the plan of the state in free. A turn ends at until_us on the clock of the goal,
+// or earlier if the goal is reached. It returns whether the peak fell.
 struct plan_improve;
 struct plan_improve *berth_plan_improve_new(
     const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;

@@ -522,6 +522,10 @@ static enum ggml_status search_plain(
     return search_exact(p, g, st, improve);
 }
 
+bool berth_plan_counts_work(const struct plan_prob *p) {
+    return p->n > EXACT_BLOCKS_MAX && !plan_prob_is_constrained(p) && !p->bound_is_inexact;
+}
+
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
     if (p->chunk > 0 && p->n_fixed == 0) {
         return berth_plan_chunked(p, g, st);
@@ -532,7 +536,11 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
     // Without memory for local search, the other searches run alone.
     struct plan_improve *improve = berth_plan_improve_new(p, g, st);
     berth_plan_improve_share(improve);
-    const enum ggml_status status = plan_is_done(st, g) ? GGML_STATUS_SUCCESS : search_plain(p, g, st, improve);
+    struct plan_goal goal = *g;
+    if (g->work != NULL) {
+        goal.n_threads = 1; // the other threads are those of local search
+    }
+    const enum ggml_status status = plan_is_done(st, g) ? GGML_STATUS_SUCCESS : search_plain(p, &goal, st, improve);
     if (status == GGML_STATUS_SUCCESS && improve != NULL && !plan_is_done(st, g)) {
         berth_plan_improve_turn(improve, g->deadline_us);
     }

@@ -99,6 +99,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     struct plan_goal goal = {.seed = s->params.seed,
         .n_threads = s->params.n_threads > 1 && !s->params.is_counted ? s->params.n_threads : 1,
         .is_brief = s->params.is_brief};
+    struct plan_work timed = {0};
     int64_t *memory = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
     if (memory == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d offsets", p->n);
@@ -125,10 +126,16 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     }
     if (s->params.time_limit_us > 0 && !plan_is_done(&state, &goal)) {
         // The unused time of earlier pools is divided among the remaining pools.
+        const struct plan_work *clock = s->params.is_counted ? &s->work : NULL;
+        const int64_t now = plan_now_us(clock), left = s->params.time_limit_us - s->searched_us;
         goal.work = s->params.is_counted ? &s->work : NULL;
-        int64_t now = plan_now_us(goal.work);
-        int64_t left = s->params.time_limit_us - s->searched_us;
         goal.deadline_us = left > INT64_MAX / 2 - now ? INT64_MAX / 2 : now + left / s->n_left;
+        if (!s->params.is_counted && berth_plan_counts_work(p)) {
+            timed.wall_end_us = goal.deadline_us;
+            goal.work = &timed;
+            goal.deadline_us = INT64_MAX / 2;
+        }
+        atomic_store(&s->watch.least, INT64_MAX);
         s->watch.state = &state;
         s->watch.unit = pool->unit;
         goal.watch = s->watch.ask != NULL ? &s->watch : NULL;
@@ -136,7 +143,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         if (left > 0 && !atomic_load(&s->watch.is_over)) {
             status = berth_plan_search(p, &goal, &state);
         }
-        s->searched_us += plan_now_us(goal.work) - now;
+        s->searched_us += plan_now_us(clock) - now;
     }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
