@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// fill.c: looks for a plan below a cap (fill.h). It works in two phases:
-// 1. It puts the blocks into gaps, one by one. The blocks of the fullest sections come first, so the plan grows from all local
-//    maxima of the live bytes at the same time. Of the blocks with the same fullest section, the one that lives longest comes first.
-// 2. The blocks that found no gap are open. Ejection chains place them in turn. A chain that fails may swap: it places its block
-//    and leaves easier blocks open. So the plan changes also between successes, and no block stays open forever at the same place.
+// fill.c: looks for a plan below a cap (fill.h). It puts the blocks into gaps, one by one. The blocks of the fullest sections come
+// first, so the plan grows from all local maxima of the live bytes at the same time. Of the blocks with the same fullest section,
+// the one that lives longest comes first.
+//
+// A block that finds no gap is open. Ejection chains place it before the next block comes: then only blocks of fuller sections are
+// in the way. A chain that fails may swap: it places its block and leaves easier blocks open. So the plan changes also between
+// successes, and no block stays open forever at the same place.
 
 #include "plan/solve/fill.h"
 #include "base/min.h"
@@ -26,14 +28,14 @@ struct fill {
     struct berth_arrays mem;
     int64_t *most;  // [n] largest total in the lifetime of each block
     int64_t *off;   // [n] the plan between two runs, -1: not placed
-    int32_t *order; // [n] the blocks of phase 1, in this order
-    int32_t *open;  // [n_open] the blocks of phase 2
+    int32_t *order; // [n] the blocks, in the order in which they are placed
+    int32_t *open;  // [n_open] the open blocks
     uint64_t *key;  // [2n] scratch
     int32_t *idx;   // [n] scratch
     int64_t cap;
-    int32_t i_next; // next element of order; n: phase 2
+    int32_t i_next; // next element of order
     int32_t n_open, n_open_least;
-    int32_t i_open;   // the next block of phase 2
+    int32_t i_open;   // the next open block that gets a chain
     int64_t n_chains; // chains since the number of open blocks was least
     int n_orders;
     bool is_long; // this round of chains has more steps
@@ -138,14 +140,17 @@ enum fill_result berth_fill_run(struct fill *f, const struct plan_goal *goal) {
     berth_eject_load(f->eject, f->off);
     plan_work_add(goal->work, (int64_t) n * LOAD_BLOCK_NS);
     for (int count = 0; result == FILL_OPEN; count++) {
-        const bool is_first = f->i_next < n; // phase 1
-        if ((!is_first || count % CLOCK_BLOCKS == 0) && plan_is_over(goal->deadline_us, goal->work, goal->watch)) {
+        const bool is_next = f->n_open == 0 && f->i_next < n; // a new block comes
+        if ((!is_next || count % CLOCK_BLOCKS == 0) && plan_is_over(goal->deadline_us, goal->work, goal->watch)) {
             break;
         }
-        if (is_first) {
+        if (is_next) {
             const int32_t i = f->order[f->i_next++];
             if (!berth_eject_fit(f->eject, i, &limits)) {
-                f->open[f->n_open++] = i;
+                f->open[0] = i;
+                f->n_open = 1;
+                f->n_open_least = 1;
+                f->n_chains = 0;
             }
         } else if (f->n_open == 0) {
             result = FILL_DONE;
