@@ -56,7 +56,7 @@ static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     } else if (read) {
         p = copy_make(fd, (size_t) size, &why);
     } else {
-        p = mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
+        p = mmap(NULL, (size_t) size, PROT_READ, MAP_SHARED, fd, 0); // shared: no page can be changed, so pages can be dropped
         why = p == MAP_FAILED ? strerror(errno) : NULL;
     }
     close(fd);
