@@ -52,6 +52,23 @@ static inline void berth_buffer_changes(ggml_backend_buffer_t buffer) {
     }
 }
 
+// ---- weights that are read from a file while a graph runs (stream_graph.c) ----
+
+// Memory that a program gave to a buffer may hold mapped weights. Call both with the same arguments.
+void berth_weights_add(const void *at, size_t size);
+void berth_weights_remove(const void *at, size_t size);
+
+struct berth_weights;
+// The CPU backend calls this before a graph. Returns NULL if the graph runs as usual: there are no mapped weights, they fit into
+// memory, or another graph uses the stream.
+BERTH_API struct berth_weights *berth_weights_begin(const struct ggml_cgraph *graph);
+// Waits for the weights of node i. Returns 0, or the errno of a failed read; all threads get the same answer. If reading failed, the
+// node must not run, because an access to its weights may end the process.
+BERTH_API int berth_weights_wait(struct berth_weights *s, int i);
+// All nodes before node i have run; i may be the number of nodes. One thread calls this.
+BERTH_API void berth_weights_done(struct berth_weights *s, int i);
+BERTH_API void berth_weights_end(struct berth_weights *s);
+
 // ---- memory of tensors ----
 
 // For a view, returns the buffer of its source. Returns NULL if the tensor has no memory yet.

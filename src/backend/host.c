@@ -110,6 +110,10 @@ ggml_backend_buffer_type_t ggml_backend_cpu_buffer_type(void) {
     return &type;
 }
 
+static void mapped_free(ggml_backend_buffer_t buffer) {
+    berth_weights_remove(buffer->context, buffer->size);
+}
+
 // The caller owns the memory, which must outlive the buffer.
 ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
     static struct ggml_backend_buffer_type type = HOST_TYPE(mapped_name);
@@ -117,7 +121,13 @@ ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
         return BERTH_FAIL_NULL(
             GGML_STATUS_FAILED, "ggml_backend_cpu_buffer_from_ptr: address %p is not aligned to %d bytes", ptr, HOST_ALIGN);
     }
-    return ggml_backend_buffer_init(&type, berth_host_iface, ptr, size);
+    struct ggml_backend_buffer_i iface = berth_host_iface;
+    iface.free_buffer = mapped_free;
+    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(&type, iface, ptr, size);
+    if (buffer != NULL) {
+        berth_weights_add(ptr, size);
+    }
+    return buffer;
 }
 
 // ---- files ----
