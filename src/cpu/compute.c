@@ -8,6 +8,7 @@
 // tensors outside their memory (core/span.h), empty sources that an op reads, and too little work memory return
 // GGML_STATUS_FAILED. If is_checked, Berth's libggml-base has already checked tensor memory and empty sources.
 
+#include "backend/backend.h"
 #include "base/min.h"
 #include "core/graph.h"
 #include "core/op.h"
@@ -17,7 +18,12 @@
 
 #include <string.h>
 
-#pragma weak berth_poison_error // weak: absent if libggml-base is not Berth's
+// weak: absent if libggml-base is not Berth's
+#pragma weak berth_poison_error
+#pragma weak berth_weights_begin
+#pragma weak berth_weights_wait
+#pragma weak berth_weights_done
+#pragma weak berth_weights_end
 
 #define WORK_ALIGN 64
 
@@ -36,9 +42,10 @@ struct cpu_team {
     const struct cpu_kernels *k;
     void *work;
     size_t work_size;
-    int nth;    // threads that walk the graph
-    int n_cpus; // maximum tasks of an op, except for caller_tasks
-    bool spin;  // each thread has a processor, so barriers spin
+    int nth;                      // threads that walk the graph
+    int n_cpus;                   // maximum tasks of an op, except for caller_tasks
+    bool spin;                    // each thread has a processor, so barriers spin
+    struct berth_weights *stream; // reads weights from a file during the walk; NULL: all weights are in memory
 
     struct cpu_gate node_gate;          // barrier of all threads between nodes
     struct cpu_gate op_gate;            // barrier of the tasks within an op (cpu_barrier)
@@ -137,11 +144,29 @@ static bool has_stop_request(struct cpu_team *team) {
     return atomic_load_explicit(&team->stop, memory_order_relaxed) != GGML_STATUS_SUCCESS;
 }
 
+// Waits for the weights of node i. All nodes before node i have run, or thread 0 runs them. If reading fails, the graph ends. All
+// threads then skip the node, so none of them waits in the node for the others.
+static bool weights_wait(const struct cpu_params *p, int i) {
+    struct cpu_team *team = p->team;
+    if (BERTH_LIKELY(team->stream == NULL)) {
+        return true;
+    }
+    if (p->ith == 0) {
+        berth_weights_done(team->stream, i);
+    }
+    const int error = berth_weights_wait(team->stream, i);
+    if (error != 0) {
+        cpu_fail(
+            p, "node %d '%s': the weights cannot be read from their file: %s", i, team->graph->nodes[i]->name, strerror(error));
+    }
+    return error == 0;
+}
+
 static void team_walk_alone(struct cpu_team *team) {
     const struct cpu_params alone = team_params(team, 0, 1);
     for (int i = 0; i < team->graph->n_nodes && !has_stop_request(team); i++) {
         const struct cpu_op_row *row = node_row(team->graph->nodes[i]);
-        if (row != NULL) {
+        if (row != NULL && weights_wait(&alone, i)) {
             chunks_restart(team);
             node_run(&alone, row, team->graph->nodes[i]);
         }
@@ -171,12 +196,14 @@ static void team_walk_shared(struct cpu_team *team, int ith) {
             wrote = SEVERAL_WROTE;
             if (ith < n_tasks) {
                 const struct cpu_params shared = team_params(team, ith, n_tasks);
-                node_run(&shared, row, node);
+                if (weights_wait(&shared, i)) {
+                    node_run(&shared, row, node);
+                }
             }
             continue;
         }
         wrote = THREAD_0_WROTE;
-        if (ith == 0 && !has_stop_request(team)) {
+        if (ith == 0 && !has_stop_request(team) && weights_wait(&alone, i)) {
             chunks_restart(team);
             node_run(&alone, row, node);
         }
@@ -352,6 +379,7 @@ static enum ggml_status team_run(
         team->work_size = team->plan->work_size - (size_t) ((uintptr_t) team->work - at);
     }
     team->spin = team->nth <= team->n_cpus;
+    team->stream = berth_weights_begin != NULL ? berth_weights_begin(team->graph) : NULL;
     if (team->nth > 1) {
         cpu_pool_run(pool, team->nth, team_walk, team);
     } else {
@@ -361,6 +389,12 @@ static enum ggml_status team_run(
         busy_innermost = was;
     }
     const enum ggml_status status = (enum ggml_status) atomic_load(&team->stop);
+    if (team->stream != NULL) {
+        if (status == GGML_STATUS_SUCCESS) {
+            berth_weights_done(team->stream, team->graph->n_nodes);
+        }
+        berth_weights_end(team->stream);
+    }
     return status == GGML_STATUS_FAILED ? shim_error(status, "%s", team->error) : status;
 }
 
