@@ -128,3 +128,8 @@ static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init
 static inline void llama_no_alloc(struct llama_model_params *params, const char *release) {
     ((char *) params)[strcmp(release, "b10361") == 0 ? 68 : 76] = true;
 }
+
+// Weights stay in the layout of the file. The offset is that of v0.5.0, whose defaults have a 1 there.
+static inline void llama_no_repack(struct llama_model_params *params) {
+    ((char *) params)[74] = false;
+}

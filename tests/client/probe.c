@@ -22,7 +22,10 @@
 //     probe FOLDER errors MODEL WHICH          makes one mistake: exit code 3 if it is refused
 //     probe compare A B [rms]                  prints the largest difference / the largest value of A; with rms, the RMS of the
 //                                              differences / the RMS of A
-// PROBE_HOST_EXPERTS=N keeps the experts of the first N layers in memory of the host. PROBE_PARTS=N splits every tensor over N devices, each of which is the CPU.
+//
+// PROBE_HOST_EXPERTS=N keeps the experts of the first N layers in memory of the host. PROBE_PARTS=N splits every tensor over N devices,
+// each of which is the CPU. PROBE_MAPPED=1 uses all weights where they are mapped; otherwise ggml's CPU library copies some of them to
+// other layouts.
 
 #include "llama_load.h"
 
@@ -75,6 +78,9 @@ static struct llama_model *model_load(const char *path) {
         snprintf(patterns[i], sizeof patterns[i], "blk\\.%d\\.ffn_.*_exps", i);
         overrides[i] = (struct llama_tensor_override){patterns[i], llama_device_buft(llama_device(0))};
         params.overrides = overrides;
+    }
+    if (getenv("PROBE_MAPPED") != NULL) {
+        llama_no_repack(&params);
     }
     void *devices[17] = {NULL};
     if (getenv("PROBE_PARTS") != NULL) { // splits tensors over N devices, each of which is the CPU
