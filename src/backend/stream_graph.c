@@ -14,6 +14,7 @@
 #include "base/mapping.h"
 #include "base/memory_left.h"
 #include "base/min.h"
+#include "base/size.h"
 #include "core/graph.h"
 #include "core/optable.h"
 
@@ -75,17 +76,11 @@ static _Atomic int64_t next_check_us;
 
 // ---- ranges ----
 
-// BERTH_STREAM: 0, or the bytes of memory for mapped weights, with K, M or G. Returns UINT64_MAX if it is not set or not a number.
+// BERTH_STREAM: 0, or the bytes of memory for mapped weights. Returns UINT64_MAX if it is not set or not a size.
 static uint64_t env_limit(void) {
     const char *text = getenv("BERTH_STREAM");
-    char *end = NULL;
-    const unsigned long long n = text != NULL ? strtoull(text, &end, 10) : 0;
-    const char *units = "KMG", *unit = end != NULL && *end != '\0' ? strchr(units, *end) : NULL;
-    if (end == NULL || end == text) {
-        return UINT64_MAX;
-    }
-    const int shift = unit != NULL ? 10 * (int) (unit - units + 1) : 0;
-    return n > UINT64_MAX >> shift ? UINT64_MAX : (uint64_t) n << shift;
+    uint64_t size;
+    return text != NULL && berth_parse_size(text, &size) ? size : UINT64_MAX;
 }
 
 void berth_weights_add(const void *at, size_t size) {
@@ -283,7 +278,7 @@ static bool is_plan_outdated(void) {
     return state.is_stale || taken > state.memory.left || (p->streamed > 0 && state.memory.left - taken > all / CHANGE_PARTS);
 }
 
-static double mib(uint64_t size) {
+static double size_in_mib(uint64_t size) {
     return (double) size / (double) MIB;
 }
 
@@ -299,15 +294,15 @@ static void plan_report(void) {
     berth_log(GGML_LOG_LEVEL_INFO,
         "streaming weights: of %.1f MiB of mapped weights, %.1f MiB stay in memory, and %.1f MiB are read from the file for each "
         "graph, through a window of %.1f MiB",
-        mib(all), mib(p->resident), mib(p->streamed), mib(p->window));
+        size_in_mib(all), size_in_mib(p->resident), size_in_mib(p->streamed), size_in_mib(p->window));
     berth_log(GGML_LOG_LEVEL_INFO,
         "streaming weights: %s limits the memory to %.1f MiB, of which weights can take %.1f MiB; BERTH_STREAM=0 disables "
         "streaming",
-        m->source, mib(m->limit), mib(m->left));
+        m->source, size_in_mib(m->limit), size_in_mib(m->left));
     if (p->paged > 0) {
         berth_log(GGML_LOG_LEVEL_WARN,
             "streaming weights: %.1f MiB are in weights larger than half of this memory; the system reads them by the page",
-            mib(p->paged));
+            size_in_mib(p->paged));
     }
 }
 

@@ -138,7 +138,7 @@ static uintptr_t range_clip(const struct berth_mapping *m, uintptr_t *at, size_t
     if (*at < m->begin) {
         *at = m->begin;
     }
-    return end < m->end ? end : m->end;
+    return min_size(end, m->end);
 }
 
 void berth_mapping_set_random(const struct berth_mapping *m, bool is_random) {
