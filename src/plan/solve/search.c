@@ -24,6 +24,7 @@
 #define WINDOW_MIN 1000        // blocks; with fewer, the exact search is better
 #define EXACT_BLOCKS_MAX 10000 // problems with more blocks are not searched, because a node would take 0.1 s
 #define CORE_US 600000         // time limit of the search over the core
+#define CORE_WORK_US 800000    // the same if a search with a time limit counts its work
 #define WINDOW_US 250000       // time limit of the first window; each round has a longer limit
 #define REPEAT_NODES 8         // node limit of a repeated search, per node of the search before
 #define WINDOW_ROUNDS 3        // rounds of windows, if the exact search follows
@@ -504,10 +505,15 @@ static enum ggml_status search_windows(
     return GGML_STATUS_SUCCESS;
 }
 
+bool berth_plan_counts_work(const struct plan_prob *p) {
+    return p->n > EXACT_BLOCKS_MAX && !plan_prob_is_constrained(p) && !p->bound_is_inexact;
+}
+
 static enum ggml_status search_plain(
     const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st, struct plan_improve *improve) {
     struct plan_goal brief = *g;
-    brief.deadline_us = min_i64(g->deadline_us, plan_now_us(g->work) + CORE_US);
+    const int64_t core_us = berth_plan_counts_work(p) ? CORE_WORK_US : CORE_US;
+    brief.deadline_us = min_i64(g->deadline_us, plan_now_us(g->work) + core_us);
     enum ggml_status status = berth_plan_critical(p, g->enough > 0 ? g->enough : st->bound, WINDOW_MAX, &brief, st);
     berth_plan_improve_share(improve);
     if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
@@ -520,10 +526,6 @@ static enum ggml_status search_plain(
         return status;
     }
     return search_exact(p, g, st, improve);
-}
-
-bool berth_plan_counts_work(const struct plan_prob *p) {
-    return p->n > EXACT_BLOCKS_MAX && !plan_prob_is_constrained(p) && !p->bound_is_inexact;
 }
 
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
