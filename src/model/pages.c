@@ -229,6 +229,19 @@ static void free_raise(struct pages *p, int32_t page, int32_t last) {
     }
 }
 
+// Takes a page with a place after `last`. If there is none, pages move.
+static int32_t page_take_after(struct pages *p, int32_t last) {
+    int32_t page = page_take(p, p->list[last].place);
+    if (page != NONE) {
+        return page;
+    }
+    page = page_take(p, -1);
+    if (page != NONE) {
+        free_raise(p, page, last);
+    }
+    return page;
+}
+
 // ---- sequences ----
 
 struct pages_prefix pages_find(const struct pages *p, const int32_t *tokens, int64_t n) {
@@ -283,13 +296,8 @@ bool pages_add(struct pages *p, int seq, int64_t *n_moves) {
     if (n_of == p->max_pages) {
         return false;
     }
-    int32_t page = page_take(p, last != NONE ? p->list[last].place : -1);
-    if (page == NONE && last != NONE) {
-        page = page_take(p, -1);
-        if (page != NONE) {
-            free_raise(p, page, last);
-        }
-    }
+    const bool must_follow = p->params.is_ordered && last != NONE;
+    const int32_t page = must_follow ? page_take_after(p, last) : page_take(p, -1);
     if (page == NONE) {
         return false;
     }
@@ -357,9 +365,10 @@ static bool page_check(const struct pages *p, int32_t page) {
     const struct page *x = &p->list[page];
     const struct page *before = x->before != NONE ? &p->list[x->before] : NULL;
     const bool has_place = x->place >= 0 && x->place < p->params.n_pages && p->at[x->place] == page;
-    const bool is_after = before == NULL || (before->place < x->place && !is_free(before));
+    const bool is_after = before == NULL || before->place < x->place || !p->params.is_ordered;
+    const bool follows = before == NULL || (is_after && !is_free(before));
     const bool is_reachable = !x->is_known || before == NULL || before->is_known;
-    return has_place && is_after && is_reachable && x->n_refs >= 0 && (!is_free(x) || (before == NULL && x->n_after == 0));
+    return has_place && follows && is_reachable && x->n_refs >= 0 && (!is_free(x) || (before == NULL && x->n_after == 0));
 }
 
 bool pages_check(const struct pages *p) {

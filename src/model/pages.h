@@ -12,8 +12,8 @@
 //
 // Invariants (pages_check):
 // 1. Each place has one page, and each page has one place.
-// 2. The places of a sequence's pages increase. Attention sums over keys in the order of their rows, so a sequence gets the same
-//    bits wherever its pages are.
+// 2. If is_ordered, the places of a sequence's pages increase. Attention sums over keys in the order of their rows, so a sequence
+//    gets the same bits wherever its pages are. Otherwise no page moves.
 // 3. The page before a known page is known. A kept page is dropped only if no known page follows it.
 //
 // Only pages_new allocates.
@@ -27,6 +27,7 @@ struct pages_params {
     int64_t n_ctx;   // largest number of positions of a sequence
     int n_seq;       // largest number of sequences
     bool no_keep;    // a page that no sequence uses is free: no page is kept
+    bool is_ordered; // the places of a sequence's pages increase, so pages may move
 };
 
 // A page moves to another place: its rows must be copied.

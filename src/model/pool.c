@@ -35,12 +35,24 @@ static bool params_check(const struct model_devices *devices, const struct pool_
     return true;
 }
 
+// True: every layer of the cache is in host memory.
+static bool cache_is_host(const struct session *s) {
+    for (int64_t i = 0; i < s->model->params.n_layer; i++) {
+        const struct ggml_tensor *k = s->k[i];
+        if (k != NULL && k->buffer != NULL && !ggml_backend_buffer_is_host(k->buffer)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool arrays_make(struct pool *p, struct model_error *error) {
     const struct pages_params pages = {.n_page = p->params.n_page,
         .n_pages = p->params.n_rows / p->params.n_page,
         .n_ctx = p->params.n_ctx,
         .n_seq = p->params.n_seq,
-        .no_keep = !p->ops->keeps_pages};
+        .no_keep = !p->ops->keeps_pages,
+        .is_ordered = p->ops->page_move != NULL && (p->params.is_deterministic || cache_is_host(p->session))};
     const size_t n = (size_t) p->params.n_batch;
     p->pages = pages_new(&pages);
     p->tokens = berth_malloc(n * sizeof *p->tokens);

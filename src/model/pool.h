@@ -19,6 +19,8 @@ struct pool_params {
     int n_seq;                       // largest number of sequences
     enum ggml_type cache_k, cache_v; // types of keys and values
     bool plan_only;                  // nothing is allocated on devices; pool_decode is not allowed
+    bool is_deterministic;           // the pages of a sequence stay in order on every device. Without it, they do so only if the
+                                     // cache is in host memory, because a device would have to wait for each move
 };
 
 struct pool {

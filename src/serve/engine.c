@@ -40,6 +40,7 @@ static struct pool_params pool_params_of(const struct engine_params *p) {
         .n_page = p->n_page,
         .n_batch = p->n_batch,
         .n_seq = p->n_running,
+        .is_deterministic = p->is_deterministic,
         .cache_k = p->has_cache_type ? p->cache_k : GGML_TYPE_F16,
         .cache_v = p->has_cache_type ? p->cache_v : GGML_TYPE_F16};
 }

@@ -506,6 +506,9 @@ EXPORT CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, CU
     return copy(to, (const void *) (uintptr_t) from, size, stream);
 }
 EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+    pthread_mutex_lock(&lock);
+    state.n_device_copies++;
+    pthread_mutex_unlock(&lock);
     return copy((void *) (uintptr_t) to, (const void *) (uintptr_t) from, size, stream);
 }
 EXPORT CUresult cuMemcpyPeerAsync(
@@ -568,6 +571,7 @@ EXPORT CUresult cuStreamSynchronize(CUstream stream) {
     if (rc == CUDA_SUCCESS) {
         work_do_all(stream);
     }
+    state.n_waits++;
     return call_end(rc == CUDA_SUCCESS && stream->capturing ? CUDA_ERROR_INVALID_VALUE : rc);
 }
 EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
@@ -624,6 +628,7 @@ EXPORT CUresult cuEventSynchronize(CUevent event) {
     if (rc == CUDA_SUCCESS) {
         work_do(event->id, event->n);
     }
+    state.n_waits++;
     return call_end(rc);
 }
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long long flags) {

@@ -23,8 +23,10 @@ struct standin {
     bool no_pinned;                // host memory cannot be pinned
     bool no_peers;                 // no device can access the memory of another
     int lost[STANDIN_MAX_DEVICES]; // error that all calls of a device return; 0: the device works
-    // counts of calls; n_overlaps: launches that may overlap with the previous kernel
-    long n_calls, n_launches, n_overlaps, n_graph_launches, n_updates, n_instantiated, n_allocs, n_copies, n_pins;
+    // counts of calls; n_overlaps: launches that may overlap with the previous kernel; n_waits: calls that wait for a stream or an
+    // event; n_device_copies: those of n_copies within device memory
+    long n_calls, n_launches, n_overlaps, n_graph_launches, n_updates, n_instantiated, n_allocs, n_copies, n_pins, n_waits,
+        n_device_copies;
     // objects that exist now
     long n_contexts, n_modules, n_streams, n_events, n_graphs, n_execs, n_buffers, n_pinned, n_registered;
     size_t used[STANDIN_MAX_DEVICES];

@@ -27,7 +27,8 @@ static uint64_t text_hash(const struct text *t, int64_t n) {
     return h;
 }
 
-static bool text_extend(struct pages *p, int seq, struct text *t, int64_t n) {
+// *n_moved counts the moves of pages.
+static bool text_extend(struct pages *p, int seq, struct text *t, int64_t n, int64_t *n_moved) {
     while (pages_n_positions(p, seq) < n) {
         int64_t n_moves = 0;
         if (!pages_add(p, seq, &n_moves)) {
@@ -38,6 +39,7 @@ static bool text_extend(struct pages *p, int seq, struct text *t, int64_t n) {
             memcpy(cache + m.to * N_PAGE, cache + m.from * N_PAGE, N_PAGE * sizeof *cache);
             memset(cache + m.from * N_PAGE, 0, N_PAGE * sizeof *cache);
         }
+        *n_moved += n_moves;
     }
     for (; t->n < n; t->n++) {
         cache[pages_row(p, seq, t->n)] = text_hash(t, t->n + 1);
@@ -46,23 +48,24 @@ static bool text_extend(struct pages *p, int seq, struct text *t, int64_t n) {
     return true;
 }
 
-static void texts_check(const struct pages *p, const struct text *texts) {
+static void texts_check(const struct pages *p, const struct text *texts, bool is_ordered) {
     assert_true(pages_check(p));
     for (int seq = 0; seq < N_SEQ; seq++) {
         for (int64_t i = 0; i < texts[seq].n; i++) {
             assert_true(cache[pages_row(p, seq, i)] == text_hash(&texts[seq], i + 1));
-            assert_true(i == 0 || pages_row(p, seq, i) > pages_row(p, seq, i - 1));
+            assert_true(!is_ordered || i == 0 || pages_row(p, seq, i) > pages_row(p, seq, i - 1));
         }
     }
 }
 
-static void random_run(bool no_keep) {
+static void random_run(bool no_keep, bool is_ordered) {
     const uint64_t seed = check_seed(1);
     struct check_rng rng = check_rng_new(seed);
-    const struct pages_params params = {.n_page = N_PAGE, .n_pages = N_PAGES, .n_ctx = N_CTX, .n_seq = N_SEQ, .no_keep = no_keep};
+    const struct pages_params params = {
+        .n_page = N_PAGE, .n_pages = N_PAGES, .n_ctx = N_CTX, .n_seq = N_SEQ, .no_keep = no_keep, .is_ordered = is_ordered};
     struct pages *p = pages_new(&params);
     struct text texts[N_SEQ] = {0};
-    int64_t n_cached = 0, n_shared = 0, n_full = 0;
+    int64_t n_cached = 0, n_shared = 0, n_full = 0, n_moved = 0;
     for (int i = 0; i < check_cases(20000); i++) {
         const int seq = (int) check_rng_below(&rng, N_SEQ);
         struct text *t = &texts[seq];
@@ -80,23 +83,24 @@ static void random_run(bool no_keep) {
             t->n = found.n_cached;
             n_cached += found.n_cached;
             n_shared += found.n_shared;
-            if (!text_extend(p, seq, t, found.n_cached + 1)) {
+            if (!text_extend(p, seq, t, found.n_cached + 1, &n_moved)) {
                 pages_end(p, seq);
                 t->n = 0;
             }
         } else if (t->n == N_CTX || check_rng_below(&rng, 20) == 0) {
             pages_end(p, seq);
             t->n = 0;
-        } else if (!text_extend(p, seq, t, min_i64(N_CTX, t->n + 1 + (int64_t) check_rng_below(&rng, 6)))) {
+        } else if (!text_extend(p, seq, t, min_i64(N_CTX, t->n + 1 + (int64_t) check_rng_below(&rng, 6)), &n_moved)) {
             assert_int_equal(pages_n_used(p), N_PAGES); // fails only if every page is in use
             n_full++;
             pages_end(p, seq);
             t->n = 0;
         }
-        texts_check(p, texts);
+        texts_check(p, texts, is_ordered);
         assert_true(pages_top(p) >= pages_n_used(p) && pages_top(p) <= N_PAGES);
     }
     assert_true((n_cached > n_shared) == !no_keep && n_shared > 0 && n_full > 0);
+    assert_true((n_moved > 0) == is_ordered);
     for (int seq = 0; seq < N_SEQ; seq++) {
         pages_end(p, seq);
     }
@@ -107,8 +111,9 @@ static void random_run(bool no_keep) {
 
 static void test_random(void **state) {
     (void) state;
-    random_run(false);
-    random_run(true);
+    random_run(false, true);
+    random_run(true, true);
+    random_run(false, false);
 }
 
 // Unused pages are dropped in the order in which their sequences ended, the end of a text before its beginning.
