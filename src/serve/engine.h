@@ -9,6 +9,7 @@
 
 #include "generate/generate.h"
 #include "model/model.h"
+#include "serve/latency.h"
 
 struct engine;
 
@@ -120,8 +121,9 @@ struct engine_stats {
     int n_running, n_waiting;
     int64_t n_steps, n_prompt_tokens, n_made_tokens, n_cached_tokens;
     int64_t n_requests, n_done, n_refused, n_cancelled, n_failed;
-    char why_waiting[160];    // why the first waiting request waits; "": none waits
-    const char *waiting_kind; // what it waits for: "pages", "running" or "prefix"; NULL: none waits
+    struct latency first, next; // time to the first token of a request, since its submission; time between two of its tokens
+    char why_waiting[160];      // why the first waiting request waits; "": none waits
+    const char *waiting_kind;   // what it waits for: "pages", "running" or "prefix"; NULL: none waits
     // Memory, bytes per kind; `own`: tickets, pages and admission.
     size_t weights, cache, compute, work, own;
 };

@@ -39,6 +39,7 @@ struct engine_ticket {
     // The request. Constant until the ticket is free.
     int64_t n_prompt, n_max;
     int64_t begin_us; // time of submission
+    int64_t token_us; // time of the last published token. Only the engine's thread uses it
     int n_logprobs;
     bool is_embedding;
     void (*wake)(void *user);

@@ -268,11 +268,17 @@ static void sequences_compute(struct engine *e, bool is_embedding) {
 
 // ---- 3: publication ----
 
-static void ticket_publish(struct engine *e, struct engine_ticket *t) {
+static void ticket_publish(struct engine *e, struct engine_ticket *t, int64_t now_us) {
     const int64_t n = admit_tokens(e->admit, t->id), pos = admit_computed(e->admit, t->id);
     e->stats.n_prompt_tokens += clamp_i64(t->n_prompt - pos, 0, n);
     e->stats.n_made_tokens += t->n_new - t->n_made;
     if (t->n_new > t->n_made) {
+        if (t->n_made == 0) {
+            latency_add(&e->stats.first, now_us - t->begin_us);
+        } else {
+            latency_add(&e->stats.next, now_us - t->token_us);
+        }
+        t->token_us = now_us;
         t->n_made = t->n_new;
         if (t->ended == ENGINE_RUNNING) {
             wake_add(e, t);
@@ -288,10 +294,11 @@ static void stats_set(struct engine *e) {
 }
 
 // Requires the lock.
-static void step_publish(struct engine *e, int64_t step_us) {
+static void step_publish(struct engine *e, int64_t begin_us) {
+    const int64_t now_us = engine_now_us(), step_us = now_us - begin_us;
     for (int id = 0; id < e->params.n_running; id++) {
         if (e->running[id] != NULL) {
-            ticket_publish(e, e->running[id]);
+            ticket_publish(e, e->running[id], now_us);
         }
     }
     for (int id = 0; id < e->params.n_running; id++) {
@@ -340,7 +347,7 @@ void *engine_run(void *engine) {
         sequences_compute(e, false);
         sequences_compute(e, true);
         pthread_mutex_lock(&e->lock);
-        step_publish(e, engine_now_us() - begin_us);
+        step_publish(e, begin_us);
         pthread_mutex_unlock(&e->lock);
     }
     return NULL;

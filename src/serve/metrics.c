@@ -12,6 +12,17 @@ static void row_write(FILE *file, const char *name, const char *type, const char
     fprintf(file, "berth_%s %.17g\n", name, value);
 }
 
+static void latency_write(FILE *file, const char *name, const char *help, const struct latency *l) {
+    int64_t n = 0;
+    fprintf(file, "# HELP berth_%s %s\n# TYPE berth_%s histogram\n", name, help, name);
+    for (int i = 0; i + 1 < LATENCY_N_BUCKETS; i++) {
+        n += l->counts[i];
+        fprintf(file, "berth_%s_bucket{le=\"%g\"} %" PRId64 "\n", name, latency_limit(i), n);
+    }
+    fprintf(file, "berth_%s_bucket{le=\"+Inf\"} %" PRId64 "\n", name, l->n);
+    fprintf(file, "berth_%s_sum %.6f\nberth_%s_count %" PRId64 "\n", name, 1e-6 * (double) l->sum_us, name, l->n);
+}
+
 void metrics_write(FILE *file, const struct metrics *m) {
     const struct engine_stats *e = &m->engine;
     const struct {
@@ -44,6 +55,8 @@ void metrics_write(FILE *file, const struct metrics *m) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         row_write(file, rows[i].name, rows[i].type, rows[i].help, rows[i].value);
     }
+    latency_write(file, "first_token_seconds", "Time from a request to its first token.", &e->first);
+    latency_write(file, "next_token_seconds", "Time between two tokens of a request.", &e->next);
     const struct {
         const char *kind;
         size_t size;

@@ -3,7 +3,8 @@
 # load.py BERTH [MINUTES [CLIENTS [OPTION...]]]: `berth serve` under load (default: one hour, 24 clients). OPTION: more options of the
 # server, such as a model. The clients send chats, completions,
 # embeddings, schemas, streams, wrong bodies and garbage, and some leave in the middle of an answer. Prints the resident memory at the
-# start, every minute and at the end, and the numbers of answers and failures. The exit code is 1 if an answer is wrong, if the server
+# start, every minute and at the end, the numbers of answers and failures, and at the end the median and the 99th percentile of the time
+# to the first token and of the time between two tokens of the streams, in ms. The exit code is 1 if an answer is wrong, if the server
 # fails a request, if a sequence or connection remains, or if the memory grows by more than 4 MiB after the first tenth of the time, or
 # above the plan.
 import collections, http.client, json, random, re, signal, subprocess, sys, threading, time
@@ -22,6 +23,7 @@ class Load:
         self.lock = threading.Lock()
         self.counts = collections.Counter()
         self.faults = []
+        self.times = {'first token': [], 'between tokens': []}  # seconds, of streams
 
     def count(self, what, fault=None):
         with self.lock:
@@ -46,6 +48,35 @@ class Load:
             self.count(what, f'status {answer.status}: {text[:200]}')
         else:
             self.count(what)
+
+    # Sends the body of a stream, and measures when its texts arrive.
+    def stream(self, body):
+        connection = self.connect()
+        last = time.monotonic()
+        connection.request('POST', '/v1/completions', json.dumps({**body, 'stream': True}), TYPE)
+        answer = connection.getresponse()
+        times = []
+        line = b'-'
+        is_done = False
+        while answer.status == 200 and line != b'':
+            line = answer.readline()
+            is_done = is_done or line == b'data: [DONE]\n'
+            if line.startswith(b'data: {') and json.loads(line[6:])['choices'][0]['text'] != '':
+                now = time.monotonic()
+                times.append(now - last)
+                last = now
+        rest = answer.read().decode()
+        connection.close()
+        if answer.status == 429:
+            self.count('refused', None if answer.getheader('Retry-After') else 'no Retry-After')
+            time.sleep(0.25)
+        elif not is_done:
+            self.count('stream', f'status {answer.status}: {rest[:200]}')
+        else:
+            self.count('stream')
+            with self.lock:
+                self.times['first token'] += times[:1]
+                self.times['between tokens'] += times[1:]
 
     # Reads the beginning of a stream and leaves.
     def leave(self, rng):
@@ -77,7 +108,7 @@ class Load:
                 elif kind == 1:
                     self.ask('completion', '/v1/completions', {'prompt': prompt, 'max_tokens': n, 'n': rng.randrange(1, 4)}, 200, '"usage"')
                 elif kind == 2:
-                    self.ask('stream', '/v1/completions', {'prompt': prompt, 'max_tokens': n, 'stream': True, 'logprobs': 2}, 200, '[DONE]')
+                    self.stream({'prompt': prompt, 'max_tokens': n, 'logprobs': 2})
                 elif kind == 3:
                     self.ask('embedding', '/v1/embeddings', {'input': [prompt, 'b']}, 200, '"index": 1')
                 elif kind == 4:
@@ -138,6 +169,13 @@ class Load:
             one.join()
         self.settle()
         last = self.report('end')
+        for what, times in self.times.items():
+            times.sort()
+            p50, p99 = (1000 * times[(len(times) - 1) * percent // 100] if times else 0 for percent in (50, 99))
+            print(f'{what}: {len(times)} times, median {p50:.1f} ms, 99th percentile {p99:.1f} ms')
+        n_first = self.metric('berth_first_token_seconds_count')
+        if n_first < len(self.times['first token']):
+            self.faults.append(f'/metrics counts {n_first:.0f} first tokens, {len(self.times["first token"])} streams had one')
         if last > first + GROWTH:
             self.faults.append(f'the memory has grown from {first} to {last} bytes')
         if last > planned:

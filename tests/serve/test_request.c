@@ -359,10 +359,20 @@ static void test_metrics(void **state) {
     engine_stats(sample.engine, &m.engine);
     snprintf(m.engine.why_waiting, sizeof m.engine.why_waiting, "needs \"3\" pages");
     m.engine.waiting_kind = "pages";
+    m.engine.first = (struct latency){.n = 0};
+    static const int64_t times_us[] = {0, 500, 501, 60000000, 60000001};
+    for (size_t i = 0; i < sizeof times_us / sizeof *times_us; i++) {
+        latency_add(&m.engine.first, times_us[i]);
+    }
     assert_true(berth_stream_open(&s));
     metrics_write(s.file, &m);
     assert_true(berth_stream_close(&s));
     assert_non_null(strstr(s.text, "\nberth_pool_tokens 1024\n"));
+    assert_non_null(strstr(s.text, "\nberth_first_token_seconds_bucket{le=\"0.0005\"} 2\n"));
+    assert_non_null(strstr(s.text, "\nberth_first_token_seconds_bucket{le=\"0.001\"} 3\n"));
+    assert_non_null(strstr(s.text, "\nberth_first_token_seconds_bucket{le=\"60\"} 4\n"));
+    assert_non_null(strstr(s.text, "\nberth_first_token_seconds_bucket{le=\"+Inf\"} 5\n"));
+    assert_non_null(strstr(s.text, "\nberth_first_token_seconds_sum 120.001002\nberth_first_token_seconds_count 5\n"));
     assert_non_null(strstr(s.text, "\nberth_memory_bytes{kind=\"http\"} 7\n"));
     assert_non_null(
         strstr(s.text, "\nberth_waiting_reason{reason=\"pages\"} 1\n# The first sequence of the queue waits: needs "));
