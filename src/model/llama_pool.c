@@ -175,13 +175,11 @@ static bool llama_pool_decode(struct pool *p, struct model_error *error) {
     return true;
 }
 
-static void llama_result(const struct pool *p, int64_t i, float *out) {
-    const struct model_params *m = &p->session->model->params;
+static float *llama_result(const struct pool *p, int64_t i) {
     if (p->is_embedding) {
-        memcpy(out, data_of(p)->hidden + i * m->n_embd, (size_t) m->n_embd * sizeof *out);
-    } else {
-        memcpy(out, lib_of(p)->llama_get_logits_ith(data_of(p)->ctx, p->out[i]), (size_t) m->n_vocab * sizeof *out);
+        return data_of(p)->hidden + i * p->session->model->params.n_embd;
     }
+    return lib_of(p)->llama_get_logits_ith(data_of(p)->ctx, p->out[i]);
 }
 
 const struct pool_ops pool_llama = {

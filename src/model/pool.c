@@ -101,6 +101,7 @@ void pool_free(struct pool *p) {
         return;
     }
     session_free(p->session);
+    ggml_backend_buffer_free(p->results);
     pages_free(p->pages);
     berth_free(p->tokens);
     berth_free(p->pos);
@@ -206,8 +207,8 @@ bool pool_decode(struct pool *p, struct model_error *error) {
     return p->ops->decode(p, error);
 }
 
-void pool_result(const struct pool *p, int64_t i, float *out) {
-    p->ops->result(p, i, out);
+float *pool_result(const struct pool *p, int64_t i) {
+    return p->ops->result(p, i);
 }
 
 // ---- the pool of Berth's own graphs ----
@@ -220,6 +221,32 @@ static bool graph_make(struct pool *p, struct graph_shape shape, struct model_er
         return false;
     }
     p->shape = shape;
+    return true;
+}
+
+// Allocates the memory for results, unless all devices are the host. The device of the last layer computes the results.
+static bool results_make(struct pool *p, struct model_error *error) {
+    const struct session *s = p->session;
+    const struct model_params *m = &s->model->params;
+    const int host = s->devices->n - 1;
+    const int64_t n_most = max_i64(p->params.n_seq * m->n_vocab, s->params.n_batch * m->n_embd);
+    const size_t size = (size_t) n_most * sizeof(float);
+    if (host == 0) {
+        return true;
+    }
+    s->memory[host].work += size;
+    if (s->params.plan_only) {
+        return true;
+    }
+    ggml_backend_buffer_type_t buft = ggml_backend_dev_host_buffer_type(s->devices->dev[0]);
+    if (buft == NULL) {
+        buft = ggml_backend_dev_buffer_type(s->devices->dev[host]);
+    }
+    p->results = ggml_backend_buft_alloc_buffer(buft, size);
+    if (p->results == NULL) {
+        return model_fail(error, "out of memory for %zu bytes of results: %s", size, berth_last_error());
+    }
+    ggml_backend_buffer_clear(p->results, 0); // makes the memory resident
     return true;
 }
 
@@ -249,7 +276,7 @@ static bool native_reserve(struct pool *p, struct model_error *error) {
     }
     s->memory[s->devices->n - 1].work += ggml_get_mem_size(s->graph_ctx);
     p->can_share = true;
-    return true;
+    return results_make(p, error);
 }
 
 // Copies the rows of a page to another place of the same cache tensor.
@@ -354,13 +381,19 @@ static bool native_decode(struct pool *p, struct model_error *error) {
     if (status != GGML_STATUS_SUCCESS) {
         return model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computation was interrupted" : berth_last_error());
     }
+    if (p->results != NULL && (p->n_out > 0 || p->is_embedding)) {
+        ggml_backend_tensor_get(s->in.result, ggml_backend_buffer_get_base(p->results), 0, ggml_nbytes(s->in.result));
+    }
     return true;
 }
 
-static void native_result(const struct pool *p, int64_t i, float *out) {
+static float *native_result(const struct pool *p, int64_t i) {
     const struct ggml_tensor *result = p->session->in.result;
-    const size_t size = (size_t) result->ne[0] * sizeof *out;
-    ggml_backend_tensor_get(result, out, (size_t) i * size, size);
+    float *first = result->data;
+    if (p->results != NULL) {
+        first = ggml_backend_buffer_get_base(p->results);
+    }
+    return first + i * result->ne[0];
 }
 
 const struct pool_ops pool_native = {

@@ -37,6 +37,9 @@ struct pool {
     int32_t *tokens, *pos, *seq; // [n_batch]
     int64_t *rows;               // [n_batch] rows of the cache; pool_native
     int32_t *out;                // [n_seq] index of the token of each result
+    // Results of the last step in host memory, pinned if possible, so that one copy reads all of them. NULL: the graph has its results
+    // in host memory; pool_llama.
+    ggml_backend_buffer_t results;
 };
 
 // The functions of an engine for a pool.
@@ -50,7 +53,7 @@ struct pool_ops {
     void (*start)(struct pool *pool, int seq, const struct pages_prefix *prefix); // NULL: nothing to do
     void (*end)(struct pool *pool, int seq);                                      // NULL: nothing to do
     bool (*decode)(struct pool *pool, struct model_error *error);
-    void (*result)(const struct pool *pool, int64_t i, float *out);
+    float *(*result)(const struct pool *pool, int64_t i);
 };
 
 extern const struct pool_ops pool_native; // pool.c
@@ -84,5 +87,5 @@ struct pool_run {
 int64_t pool_add(struct pool *pool, const struct pool_run *run, struct model_error *error);
 // Computes the batch.
 bool pool_decode(struct pool *pool, struct model_error *error);
-// Copies result i of the last step: n_vocab logits or n_embd values.
-void pool_result(const struct pool *pool, int64_t i, float *out);
+// Returns result i of the last step: n_vocab logits or n_embd values. The caller may change them. The next step overwrites them.
+float *pool_result(const struct pool *pool, int64_t i);

@@ -45,10 +45,6 @@ static struct pool_params pool_params_of(const struct engine_params *p) {
         .cache_v = p->has_cache_type ? p->cache_v : GGML_TYPE_F16};
 }
 
-static size_t logits_count(const struct engine_params *p) {
-    return (size_t) max_i64(p->model->params.n_vocab, p->model->params.n_embd);
-}
-
 // Bytes of a ticket with its arrays.
 static size_t ticket_size(const struct engine_params *p) {
     return sizeof(struct engine_ticket) + (size_t) p->n_ctx * sizeof(int32_t) + 3 * filter_size(p) + ENGINE_READ_SIZE +
@@ -60,8 +56,7 @@ static size_t own_size(const struct engine_params *p) {
     const size_t n_tickets = (size_t) ticket_count(p), n_vocab = (size_t) p->model->params.n_vocab;
     const size_t per_logit = 2 * (sizeof(float) + sizeof(int32_t)) + 2 * sizeof(float); // struct sampler: heap, logits
     return sizeof(struct engine) + n_tickets * (ticket_size(p) + MAX_WAKES * sizeof(struct wake_call)) +
-           (size_t) p->n_running * sizeof(struct engine_ticket *) + n_vocab * per_logit + logits_count(p) * sizeof(float) +
-           admit_size(&admit);
+           (size_t) p->n_running * sizeof(struct engine_ticket *) + n_vocab * per_logit + admit_size(&admit);
 }
 
 static void sizes_set(const struct engine_params *p, const struct pool *pool, struct engine_stats *out) {
@@ -153,7 +148,6 @@ static bool memory_make(struct engine *e, struct model_error *error) {
     e->max_wakes = MAX_WAKES * e->n_tickets;
     e->wakes = array_new(e, (size_t) e->max_wakes, sizeof *e->wakes);
     e->running = array_new(e, (size_t) p->n_running, sizeof *e->running);
-    e->logits = array_new(e, logits_count(p), sizeof *e->logits);
     if (e->tickets != NULL) {
         tickets_make(e);
     }

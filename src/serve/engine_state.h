@@ -88,7 +88,6 @@ struct engine {
     struct wake_call *wakes;        // [max_wakes] calls to make without the lock
     int n_wakes, max_wakes;
     struct sampler scratch; // memory for all samplers
-    float *logits;          // [max(n_vocab, n_embd)]
     struct berth_arrays memory;
 
     pthread_mutex_t lock;

@@ -189,8 +189,7 @@ static void token_add(struct engine *e, struct engine_ticket *t) {
     t->sampler.n_heap = e->scratch.n_heap;
     t->sampler.logits = e->scratch.logits;
     t->sampler.n_logits = e->scratch.n_logits;
-    pool_result(e->pool, t->result, e->logits);
-    const int32_t token = token_choose(&chooser, e->logits, n_vocab, &t->error);
+    const int32_t token = token_choose(&chooser, pool_result(e->pool, t->result), n_vocab, &t->error);
     if (token == TOKEN_FAILED) {
         t->ended = ENGINE_ERROR;
         return;
@@ -213,9 +212,9 @@ static void embedding_add(struct engine *e, struct engine_ticket *t) {
     const int64_t n_embd = e->params.model->params.n_embd;
     const int64_t n = admit_tokens(e->admit, t->id), pos = admit_computed(e->admit, t->id);
     for (int64_t i = 0; i < n; i++) {
-        pool_result(e->pool, t->result + i, e->logits);
+        const float *hidden = pool_result(e->pool, t->result + i);
         for (int64_t k = 0; k < n_embd; k++) {
-            t->embedding[k] += e->logits[k];
+            t->embedding[k] += hidden[k];
         }
     }
     if (pos + n == t->n_prompt) {

@@ -63,7 +63,6 @@ struct run {
     struct bench b;
     struct pool *pool;
     struct session *session; // computes a sequence alone
-    float *together;
     int64_t n_compared, n_cached;
 };
 
@@ -73,8 +72,7 @@ static void text_compare(struct run *r, const struct text *t, int64_t result) {
     const size_t n_vocab = (size_t) r->b.model->params.n_vocab;
     session_reset(r->session);
     assert_true(session_decode(r->session, t->tokens, t->n, &error));
-    pool_result(r->pool, result, r->together);
-    assert_memory_equal(r->together, r->session->logits, n_vocab * sizeof *r->together);
+    assert_memory_equal(pool_result(r->pool, result), r->session->logits, n_vocab * sizeof *r->session->logits);
     r->n_compared++;
 }
 
@@ -156,14 +154,12 @@ static void steps_run(const char *path, const char *arch, int n_steps) {
     assert_true(r.session != NULL && session_reserve(r.session, &error));
     r.pool = pool_new(r.b.model, &r.b.devices, &params, &error);
     assert_non_null(r.pool);
-    r.together = berth_malloc((size_t) r.b.model->params.n_vocab * sizeof *r.together);
     for (int i = 0; i < n_steps; i++) {
         step(&r, &rng, texts);
         assert_true(pages_check(r.pool->pages));
     }
     assert_true(r.n_compared > 0);
     assert_true(n_steps < 40 || r.n_cached > 0);
-    berth_free(r.together);
     pool_free(r.pool);
     session_free(r.session);
     bench_close(&r.b);
@@ -221,7 +217,7 @@ static void test_embedding(void **state) {
     struct session *s = session_new(b.model, &b.devices, &one, &error);
     struct pool *p = pool_new(b.model, &b.devices, &params, &error);
     const int32_t tokens[] = {5, 1, 4, 2, 7, 3};
-    float sums[32] = {0}, row[32];
+    float sums[32] = {0};
     assert_true(s != NULL && p != NULL && session_decode(s, tokens, 6, &error));
     pool_batch(p, true);
     const struct pool_run other = {.tokens = tokens, .n = 3, .seq = 1}, all = {.tokens = tokens, .n = 6, .seq = 0};
@@ -229,7 +225,7 @@ static void test_embedding(void **state) {
     assert_int_equal(pool_add(p, &all, &error), 3);
     assert_true(pool_decode(p, &error));
     for (int64_t i = 0; i < 6; i++) {
-        pool_result(p, 3 + i, row);
+        const float *row = pool_result(p, 3 + i);
         for (int k = 0; k < 32; k++) {
             sums[k] += row[k];
         }
