@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // standin.c: the simulated driver of standin.h. Copies and sets are done in the caller's thread; launches are only counted. With
-// is_late, copies between device memory and pinned memory are queued. They are done when a call waits for them. A stream in capture only counts its work. A call that frees an object frees it even if the call returns an error, as
-// the real driver does.
+// is_late, copies between device memory and pinned memory are queued. They are done when a call waits for them. A stream in capture
+// only counts its work. A call that frees an object frees it even if the call returns an error, as the real driver does.
 
 #include "standin.h"
 
