@@ -16,6 +16,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -350,6 +351,23 @@ static void every_call_may_fail(void **unused) {
     free(bytes);
 }
 
+// After a failed copy, no thread reads the source, so the program may unmap it.
+static void a_failed_copy_reads_no_more(void **unused) {
+    (void) unused;
+    struct rig r;
+    assert_true(rig_init(&r, FAULT_SIZE));
+    berth_backend_reserve_copies(r.backend, FAULT_SIZE);
+    void *bytes = mmap(NULL, FAULT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(bytes, MAP_FAILED);
+    st->fail_at = 7; // the first copy of a piece, after the context, the kind of the memory and the events of four slots
+    st->fail_with = 1;
+    ggml_backend_tensor_set_async(r.backend, r.t[0], bytes, 0, FAULT_SIZE);
+    munmap(bytes, FAULT_SIZE);
+    assert_int_equal(st->fail_at, 0);
+    assert_int_equal(berth_backend_synchronize(r.backend), GGML_STATUS_FAILED);
+    rig_fini(&r);
+}
+
 static void every_allocation_may_fail(void **unused) {
     (void) unused;
     unsigned char *bytes = malloc(FAULT_SIZE);
@@ -394,6 +412,7 @@ int main(void) {
         TEST(a_reserve_allocates_the_ring),
         TEST(the_scheduler_reserves_copies),
         TEST(every_call_may_fail),
+        TEST(a_failed_copy_reads_no_more),
         TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
