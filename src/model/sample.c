@@ -89,14 +89,48 @@ static void heap_pop(struct sample_entry *heap, int64_t *n) {
     heap_sift(heap, *n, 0);
 }
 
-static int32_t most_likely(const float *logits, int64_t n) {
-    int64_t best = -1;
-    for (int64_t i = 0; i < n; i++) {
-        if (!isnan(logits[i]) && (best < 0 || logits[i] > logits[best])) {
-            best = i;
+// Returns the largest value that is not NaN; -INFINITY: there is none. Each lane has its own maximum, so that the compiler uses
+// vectors.
+static float values_max(const float *values, int64_t n) {
+    enum { N_LANES = 16 };
+    float lanes[N_LANES], best = -INFINITY;
+    int64_t i = 0;
+    for (int k = 0; k < N_LANES; k++) {
+        lanes[k] = -INFINITY;
+    }
+    for (; i + N_LANES <= n; i += N_LANES) {
+        for (int k = 0; k < N_LANES; k++) {
+            lanes[k] = max_f32(values[i + k], lanes[k]);
         }
     }
-    return (int32_t) best;
+    for (; i < n; i++) {
+        best = max_f32(values[i], best);
+    }
+    for (int k = 0; k < N_LANES; k++) {
+        best = max_f32(lanes[k], best);
+    }
+    return best;
+}
+
+// Returns the first of the largest logits; -1: all are NaN. Only the block with the largest logit is searched for it.
+static int32_t most_likely(const float *logits, int64_t n) {
+    const int64_t n_block = 512;
+    float best = -INFINITY;
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; i += n_block) {
+        const float value = values_max(logits + i, min_i64(n_block, n - i));
+        if (value > best) {
+            best = value;
+            at = i;
+        }
+    }
+    while (at < n && logits[at] != best) {
+        at++;
+    }
+    if (at == n) {
+        return -1;
+    }
+    return (int32_t) at;
 }
 
 // The popped entries, best first.

@@ -21,6 +21,33 @@ static void test_greedy(void **state) {
     sampler_fini(&s);
 }
 
+// Random logits of few different values, so that many are equal, NaN or infinite.
+static void test_greedy_random(void **state) {
+    (void) state;
+    enum { N_MAX = 2000 };
+    static float logits[N_MAX];
+    struct check_rng rng = check_rng_new(check_seed(1));
+    struct sampler s;
+    sampler_init(&s, 0, 0, 1, 1);
+    for (int run = 0; run < check_cases(4000); run++) {
+        const int n = 1 + (int) check_rng_below(&rng, N_MAX);
+        const float values[] = {NAN, -INFINITY, -3, -1, 0, (float) n};
+        const uint64_t n_values = 1 + check_rng_below(&rng, 6), n_rare = 1 + check_rng_below(&rng, 3000);
+        int32_t want = -1;
+        for (int i = 0; i < n; i++) {
+            logits[i] = values[check_rng_below(&rng, n_values)];
+            if (check_rng_below(&rng, n_rare) == 0) {
+                logits[i] = 10000;
+            }
+            if (!isnan(logits[i]) && (want < 0 || logits[i] > logits[want])) {
+                want = i;
+            }
+        }
+        assert_int_equal(sampler_pick(&s, logits, n), want);
+    }
+    sampler_fini(&s);
+}
+
 // Compares the frequencies of 200,000 picks with the softmax.
 static void test_frequencies(void **state) {
     (void) state;
@@ -206,6 +233,7 @@ static void test_mirostat(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_greedy_random),
         cmocka_unit_test(test_frequencies),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_seeds),
