@@ -100,7 +100,7 @@ static void *reader_main(void *arg) {
             pthread_cond_wait(&s->work, &s->lock);
             continue;
         }
-        // No thread waits for less: stream_wait sets `wanted`, and the other waits start when no use is wanted any more.
+        // stream_wait waits until all uses before `wanted` are loaded. reader_wait and stream_end are called only after that.
         if (position_loaded(s) >= s->wanted || s->error != 0) {
             pthread_cond_broadcast(&s->ready);
         }
@@ -125,7 +125,7 @@ static bool reader_start(struct stream *s) {
 // ---- passes ----
 
 // Waits until the reader holds no use. The reader then starts no load, unless the state allows one.
-static void reader_settle(struct stream *s) {
+static void reader_wait(struct stream *s) {
     while (s->has_reader && (s->is_busy || s->dropped < s->done)) {
         pthread_cond_wait(&s->ready, &s->lock);
     }
@@ -133,7 +133,7 @@ static void reader_settle(struct stream *s) {
 
 static void list_forget(struct stream *s) {
     s->is_repeated = false;
-    reader_settle(s);
+    reader_wait(s);
     s->n = 0;
     s->begin = s->done = s->dropped = s->requested = s->wanted = s->window_used = 0;
     s->error = 0;

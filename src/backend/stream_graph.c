@@ -293,15 +293,16 @@ static void plan_report(void) {
     state.reported = p->streamed;
     berth_log(GGML_LOG_LEVEL_INFO,
         "streaming weights: of %.1f MiB of mapped weights, %.1f MiB stay in memory, and %.1f MiB are read from the file for each "
-        "graph, through a window of %.1f MiB",
+        "graph, through a window of %.1f MiB\n",
         size_in_mib(all), size_in_mib(p->resident), size_in_mib(p->streamed), size_in_mib(p->window));
     berth_log(GGML_LOG_LEVEL_INFO,
         "streaming weights: %s limits the memory to %.1f MiB, of which weights can take %.1f MiB; BERTH_STREAM=0 disables "
-        "streaming",
+        "streaming\n",
         m->source, size_in_mib(m->limit), size_in_mib(m->left));
     if (p->paged > 0) {
         berth_log(GGML_LOG_LEVEL_WARN,
-            "streaming weights: %.1f MiB are in weights larger than half of this memory; the system reads them by the page",
+            "streaming weights: %.1f MiB are in weights larger than half of this memory; the system reads their pages when an op "
+            "accesses them\n",
             size_in_mib(p->paged));
     }
 }
