@@ -20,7 +20,7 @@ static void backend_free(ggml_backend_t backend) {
     struct cuda_backend *b = backend->context;
     const struct cuda_driver *cu = b->dev->cu;
     const bool can_free = cuda_device_enter_to_free(b->dev);
-    shim_log(GGML_LOG_LEVEL_DEBUG, "%s: %llu kernels launched separately, %llu graphs captured, %llu updated, %llu replayed\n",
+    shim_log(GGML_LOG_LEVEL_DEBUG, "%s: %llu kernels launched separately, %llu graphs captured, %llu updated, %llu replayed",
         b->dev->name, (unsigned long long) b->n_launched, (unsigned long long) b->n_captured, (unsigned long long) b->n_updated,
         (unsigned long long) b->n_replayed);
     if (can_free && b->stream != NULL) {

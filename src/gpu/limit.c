@@ -11,7 +11,7 @@
 static bool item_read(const char *item, size_t n, const char *name, uint64_t *size) {
     char text[128];
     if (n >= sizeof text) {
-        shim_log(GGML_LOG_LEVEL_WARN, "BERTH_MEMORY: an item of %zu characters is ignored; at most %zu are possible\n", n,
+        shim_log(GGML_LOG_LEVEL_WARN, "BERTH_MEMORY: an item of %zu characters is ignored; at most %zu are possible", n,
             sizeof text - 1);
         return false;
     }
@@ -19,8 +19,8 @@ static bool item_read(const char *item, size_t n, const char *name, uint64_t *si
     text[n] = '\0';
     const char *sign = strchr(text, '=');
     if (!berth_parse_size(sign != NULL ? sign + 1 : text, size) || *size == 0) {
-        shim_log(GGML_LOG_LEVEL_WARN,
-            "BERTH_MEMORY: '%s' is ignored, because it is neither a size nor NAME=SIZE, such as %s=12G\n", text, name);
+        shim_log(GGML_LOG_LEVEL_WARN, "BERTH_MEMORY: '%s' is ignored, because it is neither a size nor NAME=SIZE, such as %s=12G",
+            text, name);
         return false;
     }
     return sign == NULL || ((size_t) (sign - text) == strlen(name) && strncmp(text, name, strlen(name)) == 0);
