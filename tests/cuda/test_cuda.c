@@ -3,7 +3,7 @@
 // captures, and copies between four devices. Two tests repeat a sequence of all functions, each time with another driver call or
 // another allocation failing. Every failure must be reported, no object may be left, and other devices must keep working.
 
-#include "standin.h"
+#include "standin_load.h"
 
 #include "berth-backend.h"
 #include "berth.h"
@@ -12,7 +12,6 @@
 #include "ggml-cpu.h"
 #include "ggml-cuda.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -1047,20 +1046,13 @@ int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "--none") == 0) {
         return lists_none(argv[2]);
     }
-    setenv("BERTH_CUDA_DRIVER", STANDIN, 1);
-    void *lib = dlopen(STANDIN, RTLD_NOW);
-    if (lib == NULL) {
-        printf("cannot load the simulated driver: %s\n", dlerror());
+    struct standin_functions f;
+    if (!standin_load(&f)) {
         return 1;
     }
-    struct standin *(*get)(void);
-    void *address = dlsym(lib, "standin_state");
-    memcpy(&get, &address, sizeof get);
-    address = dlsym(lib, "standin_reset");
-    memcpy(&reset, &address, sizeof reset);
-    address = dlsym(lib, "standin_drop");
-    memcpy(&drop, &address, sizeof drop);
-    st = get();
+    st = f.state();
+    reset = f.reset;
+    drop = f.drop;
     ggml_log_set(log_drop, NULL);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {

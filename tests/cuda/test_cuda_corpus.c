@@ -5,7 +5,7 @@
 // usual values. The test searches the folder `graphs` in $BERTH_DATA, ../shared and build/data (tools/graphs.sh), and is skipped
 // if there is none.
 
-#include "standin.h"
+#include "standin_load.h"
 
 #include "capture/ggraph.h"
 #include "cuda/device.h"
@@ -13,7 +13,6 @@
 #include "support/check.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <unistd.h>
 
 static char folder[1024];
@@ -128,16 +127,11 @@ static void every_op_is_supported(void **state) {
 }
 
 int main(void) {
-    setenv("BERTH_CUDA_DRIVER", STANDIN, 1);
-    void *lib = dlopen(STANDIN, RTLD_NOW);
-    void (*reset)(void);
-    void *address = lib != NULL ? dlsym(lib, "standin_reset") : NULL;
-    if (address == NULL) {
-        printf("cannot load the simulated driver: %s\n", dlerror());
+    struct standin_functions f;
+    if (!standin_load(&f)) {
         return 1;
     }
-    memcpy(&reset, &address, sizeof reset);
-    reset();
+    f.reset();
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_op_is_supported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

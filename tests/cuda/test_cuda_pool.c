@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
 // test_cuda_pool.c: counts the driver calls of steps in which several sequences generate tokens, on a simulated driver (standin.h).
 
-#include "standin.h"
+#include "standin_load.h"
 #include "support/check.h"
 
 #include "ggml-cuda.h"
 #include "model/pool.h"
-
-#include <dlfcn.h>
 
 enum { N_SEQ = 4, N_CTX = 64, N_ROWS = N_SEQ * N_CTX, N_PAGE = 16, N_STEPS = 400 };
 
@@ -126,16 +124,11 @@ static void test_deterministic(void **state) {
 
 int main(void) {
     check_quiet();
-    setenv("BERTH_CUDA_DRIVER", STANDIN, 1);
-    void *lib = dlopen(STANDIN, RTLD_NOW);
-    void *address = lib != NULL ? dlsym(lib, "standin_state") : NULL;
-    struct standin *(*get)(void);
-    if (address == NULL) {
-        printf("cannot load the simulated driver: %s\n", dlerror());
+    struct standin_functions f;
+    if (!standin_load(&f)) {
         return 1;
     }
-    memcpy(&get, &address, sizeof get);
-    st = get();
+    st = f.state();
     ggml_backend_register(ggml_backend_cuda_reg());
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_deterministic)};
     return cmocka_run_group_tests_name("cuda_pool", tests, bench_open, bench_close);

@@ -2,7 +2,7 @@
 // test_cuda_staging.c: tests copies from pageable host memory on the simulated driver (standin.h), which does all copies as late as
 // the real driver may. So a slot that is filled again too early gives wrong bytes.
 
-#include "standin.h"
+#include "standin_load.h"
 
 #include "backend/backend.h"
 #include "berth-sched.h"
@@ -11,7 +11,6 @@
 #include "ggml-cpu.h"
 #include "ggml-cuda.h"
 
-#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -388,20 +387,13 @@ static void every_allocation_may_fail(void **unused) {
 }
 
 int main(void) {
-    setenv("BERTH_CUDA_DRIVER", STANDIN, 1);
-    void *lib = dlopen(STANDIN, RTLD_NOW);
-    if (lib == NULL) {
-        printf("cannot load the simulated driver: %s\n", dlerror());
+    struct standin_functions f;
+    if (!standin_load(&f)) {
         return 1;
     }
-    struct standin *(*get)(void);
-    void *address = dlsym(lib, "standin_state");
-    memcpy(&get, &address, sizeof get);
-    address = dlsym(lib, "standin_reset");
-    memcpy(&reset, &address, sizeof reset);
-    address = dlsym(lib, "standin_drop");
-    memcpy(&drop, &address, sizeof drop);
-    st = get();
+    st = f.state();
+    reset = f.reset;
+    drop = f.drop;
     ggml_log_set(log_count, NULL);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
