@@ -385,6 +385,14 @@ static void device_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_tota
     *n_free = *n_total = device_room;
 }
 
+// Computes the logits after 50 tokens in a session of its own on the devices.
+static void logits_alone(const struct sample_model *m, const struct model_devices *devices, const int32_t *tokens, float *out) {
+    const struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
+    struct opened o = open_with(m, devices, &params);
+    logits_in_steps(o.session, tokens, 50, out);
+    close_opened(&o);
+}
+
 // The results equal those of the CPU if a device with separate memory has all layers, as many as fit, or none.
 static void test_devices(void **state) {
     (void) state;
@@ -396,9 +404,7 @@ static void test_devices(void **state) {
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
     tokens_fill(tokens, m.n_vocab);
-    struct opened o = open_with(&m, &cpu, &params);
-    logits_in_steps(o.session, tokens, 50, want);
-    close_opened(&o);
+    logits_alone(&m, &cpu, tokens, want);
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
         struct device dev;
         device_init(&dev, "far");
@@ -407,7 +413,7 @@ static void test_devices(void **state) {
         struct model_devices d = {.n = 2,
             .dev = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
             .backend = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]}};
-        o = open_with(&m, &d, &params);
+        struct opened o = open_with(&m, &d, &params);
         const struct session_memory *far = &o.session->memory[0], *near_by = &o.session->memory[1];
         assert_int_equal(far->weights > 0, i < 2);
         assert_true(near_by->weights > 0); // at least the embedding
@@ -502,9 +508,7 @@ static void test_experts_leave_first(void **state) {
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
     tokens_fill(tokens, m.n_vocab);
-    struct opened o = open_with(&m, &cpu, &params);
-    logits_in_steps(o.session, tokens, 50, want);
-    close_opened(&o);
+    logits_alone(&m, &cpu, tokens, want);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct device dev;
         device_init(&dev, "far");
@@ -516,7 +520,7 @@ static void test_experts_leave_first(void **state) {
             .backend = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]},
             .n_host_experts = cases[c].n_host_experts,
             .n_host = cases[c].n_host};
-        o = open_with(&m, &d, &params);
+        struct opened o = open_with(&m, &d, &params);
         size_t far = 0;
         for (size_t i = 0; i < o.model->n_weights; i++) {
             const struct model_weight *w = &o.model->weights[i];
@@ -548,9 +552,7 @@ static void test_many_devices(void **state) {
     float want[64], got[64];
     int n_used = 0;
     tokens_fill(tokens, m.n_vocab);
-    struct opened o = open_with(&m, &cpu, &params);
-    logits_in_steps(o.session, tokens, 50, want);
-    close_opened(&o);
+    logits_alone(&m, &cpu, tokens, want);
     device_room = 80000;
     for (int i = 0; i < N; i++) {
         device_init(&devs[i], "far");
@@ -560,7 +562,7 @@ static void test_many_devices(void **state) {
     }
     dev[N] = cpu.dev[0];
     backend[N] = cpu.backend[0];
-    o = open_with(&m, &(struct model_devices){.n = N + 1, .dev = dev, .backend = backend}, &params);
+    struct opened o = open_with(&m, &(struct model_devices){.n = N + 1, .dev = dev, .backend = backend}, &params);
     logits_in_steps(o.session, tokens, 50, got);
     assert_near(want, got, m.n_vocab, 2e-3f);
     for (int i = 0; i < N; i++) {
