@@ -336,12 +336,14 @@ static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_pl
 
 static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
     const size_t n = plan->lives.n_items;
-    struct berth_arrays mem = {0};
-    struct berth_plan_item *items = berth_arrays_new(&mem, n, sizeof *items);
-    int32_t *ids = berth_arrays_new(&mem, n, sizeof *ids);
-    uint64_t *offsets = berth_arrays_new(&mem, n, sizeof *offsets);
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
+    // The plan has larger arrays of as many items, so the sizes do not overflow.
+    struct berth_plan_item *items = berth_scratch_take(&scratch, n * sizeof *items);
+    int32_t *ids = berth_scratch_take(&scratch, n * sizeof *ids);
+    uint64_t *offsets = berth_scratch_take(&scratch, n * sizeof *offsets);
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    if (mem.has_failed) {
+    if (items == NULL || ids == NULL || offsets == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to plan %zu items", n);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
@@ -355,7 +357,7 @@ static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_p
             status = solve_pool(galloc, plan, p, items, ids, offsets);
         }
     }
-    berth_arrays_free(&mem);
+    berth_scratch_fini(&scratch);
     return status;
 }
 
