@@ -105,17 +105,18 @@ static bool block_insert(struct walk *w, int32_t i) {
     int64_t best_by = INT64_MAX, best_size = INT64_MAX;
     int32_t best = -1;
     bool is_high = false;
+    const bool is_by_size = w->is_by_size, is_random = w->random != 0;
     for (int32_t k = 0; k < w->n_gaps; k++) {
         const struct gap *g = &w->gaps[k];
-        if (g->size < size || (w->is_by_size && g->size > best_size)) {
+        if (g->size < size || (is_by_size && g->size > best_size)) {
             continue;
         }
         const int64_t low = gap_distance(w, g->prev, end), high = gap_distance(w, g->next, end), by = min_i64(low, high);
-        if (w->random != 0 && plan_random_below(&w->random, NOISE) == 0) {
+        if (is_random && plan_random_below(&w->random, NOISE) == 0) {
             continue;
         }
         const bool is_nearer = by < best_by || (by == best_by && g->size < best_size);
-        if (is_nearer || (w->is_by_size && g->size < best_size)) {
+        if (is_nearer || (is_by_size && g->size < best_size)) {
             best = k;
             best_by = by;
             best_size = g->size;
