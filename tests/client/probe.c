@@ -23,8 +23,8 @@
 //     probe compare A B [rms]                  prints the largest difference / the largest value of A; with rms, the RMS of the
 //                                              differences / the RMS of A
 //
-// PROBE_HOST_EXPERTS=N keeps the experts of the first N layers in memory of the host. PROBE_PARTS=N splits every tensor over N devices,
-// each of which is the CPU. PROBE_MAPPED=1 uses all weights where they are mapped; otherwise ggml's CPU library copies some of them to
+// PROBE_HOST_EXPERTS=N keeps the experts of the first N layers in memory of the host. PROBE_GPU_LAYERS=N keeps all but the last N layers
+// there. PROBE_EACH=1 makes speed print a line for every run. PROBE_PARTS=N splits every tensor over N devices, each of which is the CPU. PROBE_MAPPED=1 uses all weights where they are mapped; otherwise ggml's CPU library copies some of them to
 // other layouts.
 
 #include "llama_load.h"
@@ -78,6 +78,9 @@ static struct llama_model *model_load(const char *path) {
         snprintf(patterns[i], sizeof patterns[i], "blk\\.%d\\.ffn_.*_exps", i);
         overrides[i] = (struct llama_tensor_override){patterns[i], llama_device_buft(llama_device(0))};
         params.overrides = overrides;
+    }
+    if (getenv("PROBE_GPU_LAYERS") != NULL) {
+        params.n_gpu_layers = atoi(getenv("PROBE_GPU_LAYERS"));
     }
     if (getenv("PROBE_MAPPED") != NULL) {
         llama_no_repack(&params);
@@ -307,6 +310,9 @@ static int cmd_speed(struct llama_model *model, int n_args, char **args) {
     struct best best[] = {{CLOCK_MONOTONIC, 0, INFINITY, INFINITY}, {CLOCK_PROCESS_CPUTIME_ID, 0, INFINITY, INFINITY}};
     bool ok = true;
     for (int i = 0; ok && i < 3; i++) {
+        if (getenv("PROBE_EACH") != NULL) {
+            best[0].prompt = best[0].decode = best[1].prompt = best[1].decode = INFINITY;
+        }
         llama_memory_clear(llama_get_memory(ctx), true);
         best_start(&best[0]);
         best_start(&best[1]);
@@ -322,14 +328,13 @@ static int cmd_speed(struct llama_model *model, int n_args, char **args) {
         }
         best_note(&best[0], &best[0].decode);
         best_note(&best[1], &best[1].decode);
+        if (ok && (i == 2 || getenv("PROBE_EACH") != NULL)) {
+            best_print(best, n_pp, n_tg);
+        }
     }
     llama_batch_free(batch);
     llama_free(ctx);
-    if (!ok) {
-        return fail("the evaluation failed");
-    }
-    best_print(best, n_pp, n_tg);
-    return 0;
+    return ok ? 0 : fail("the evaluation failed");
 }
 
 // ---- batch ----
