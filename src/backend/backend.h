@@ -6,6 +6,8 @@
 #include "base/base.h"
 #include "ggml-backend-impl.h"
 
+#include <stdatomic.h>
+
 // ---- failures of functions that return void (failure.c) ----
 
 // Reports a failure of a void function: logs the text and sets the last error.
@@ -52,6 +54,23 @@ static inline void berth_buffer_changes(ggml_backend_buffer_t buffer) {
     }
 }
 
+// ---- memory that can be given back (reclaim.c) ----
+
+// An owner of memory that only makes the program faster. The owner holds its holder during calls that use the memory.
+struct berth_holder {
+    // Frees memory of buft. Returns false if there is none.
+    bool (*reclaim)(struct berth_holder *holder, ggml_backend_buffer_type_t buft);
+    atomic_bool is_held;
+    uint64_t round; // the last round of berth_reclaim that asked this holder
+    struct berth_holder *next;
+};
+void berth_holder_add(struct berth_holder *holder);
+void berth_holder_remove(struct berth_holder *holder); // the caller holds it
+void berth_holder_hold(struct berth_holder *holder);   // waits while its memory is reclaimed
+void berth_holder_let_go(struct berth_holder *holder);
+// Asks all holders that are not held. Returns true if one of them has freed memory of buft.
+bool berth_reclaim(ggml_backend_buffer_type_t buft);
+
 // ---- weights that are read from a file while a graph runs (stream_graph.c) ----
 
 // Memory that a program gave to a buffer may hold mapped weights. Call both with the same arguments.
@@ -86,6 +105,8 @@ ggml_backend_buffer_t berth_tensor_memory(
 // supports such a source.
 BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 
+// Returns true if the backend has a function that berth_backend_reserve calls.
+bool berth_backend_can_reserve(ggml_backend_t backend);
 // Makes the backend allocate the memory that ggml_backend_tensor_set_async of up to `size` bytes requires. Without that memory, the
 // copies are slower. Does nothing if the backend requires none.
 BERTH_API void berth_backend_reserve_copies(ggml_backend_t backend, size_t size);

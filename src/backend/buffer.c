@@ -50,7 +50,11 @@ ggml_backend_buffer_t ggml_backend_buft_alloc_buffer(ggml_backend_buffer_type_t 
         return BERTH_FAIL_NULL(GGML_STATUS_FAILED, "ggml_backend_buft_alloc_buffer: buffers of type %s cannot be allocated",
             ggml_backend_buft_name(buft));
     }
-    return buft->iface.alloc_buffer(buft, size);
+    ggml_backend_buffer_t buffer = buft->iface.alloc_buffer(buft, size);
+    if (buffer == NULL && berth_reclaim(buft)) {
+        buffer = buft->iface.alloc_buffer(buft, size);
+    }
+    return buffer;
 }
 
 size_t ggml_backend_buft_get_alignment(ggml_backend_buffer_type_t buft) {

@@ -275,6 +275,7 @@ struct session_params {
     enum ggml_type cache_k, cache_v; // types of keys and values
     bool no_flash;                   // attention without flash attention, as separate products
     bool plan_only;                  // nothing is allocated
+    bool no_resident;                // no copies of weights stay on a device (berth_sched_set_resident_limit)
     bool is_embedding;               // computes n_embd values per token instead of logits
     bool all_outputs;                // logits for every token, not only the last
     size_t compute_limit;            // byte limit of the compute buffer, kept by recomputing; 0: none

@@ -56,6 +56,9 @@ static bool native_session_init(struct session *s, struct model_error *error) {
     if (s->sched == NULL) {
         return model_fail(error, "%s", berth_last_error());
     }
+    for (int d = 0; s->params.no_resident && d < s->devices->n - 1; d++) {
+        berth_sched_set_resident_limit(s->sched, s->devices->backend[d], 0);
+    }
     s->params.compute_limit = 0; // the graph of cache_choose only checks ops
     if (!cache_choose(s, min_i64(s->params.n_ctx, KV_STEP), error) || !scratch_make(s, error)) {
         return false;

@@ -84,7 +84,8 @@ struct pool *pool_new(
         .n_batch = params->n_batch,
         .cache_k = params->cache_k,
         .cache_v = params->cache_v,
-        .plan_only = params->plan_only};
+        .plan_only = params->plan_only,
+        .no_resident = true}; // all memory is planned
     p->params = *params;
     p->ops = pool_ops_of(model);
     p->session = session_new(model, devices, &session, error);

@@ -186,6 +186,7 @@ struct session_params workbench_session_params(const struct model_options *o) {
         .plan_only = o->plan_only,
         .all_outputs = o->all_outputs,
         .compute_limit = o->compute_limit,
+        .no_resident = o->no_resident,
         .is_embedding = o->is_embedding};
 }
 

@@ -21,6 +21,7 @@ struct model_options {
     bool is_pool;                   // several sequences (pool.h): libllama also runs architectures with a state
     bool all_outputs, is_embedding; // as in session_params
     size_t compute_limit;           // as in session_params
+    bool no_resident;               // as in session_params
     int64_t n_host;                 // the first n_host layers stay on the host
     int64_t n_host_experts;         // the experts of the first n_host_experts layers stay on the host
     // Calls model_devices_set_limit for each limited device. False: out of memory. NULL: no limits.

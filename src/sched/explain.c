@@ -93,7 +93,7 @@ static const char *plural_end(int n) {
 }
 
 static const char *resident_text(const struct ggml_backend_sched *sched, const struct sched_copy *copy) {
-    if (copy->resident < 0) {
+    if (copy->resident < 0 || copy->resident >= sched->residents.n) { // all may have been freed since the graph was split
         return "";
     }
     return sched->residents.list[copy->resident].is_filled ? ", resident" : ", becomes resident";
@@ -158,7 +158,9 @@ enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file
     if (check_graph(__func__, sched, file) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
+    const bool is_held = sched_hold(sched);
     explain_text(sched, true, file);
+    sched_let_go(sched, is_held);
     return stream_check(__func__, file);
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // resident.c: keeps copies of weights of the host in the memory of a device (resident copies).
 //
-// The program sets how many bytes of a device resident copies may take. A weight that the scheduler copies to the device then gets
-// memory of its own there, in the order of the graph, until these bytes are used. The first graph that reads the weight on the
-// device fills the resident copy. From then on the copy counts as the weight: ops that read it run on the device, also those of
-// small batches, and nothing is copied.
+// Resident copies may take a number of bytes of each device: half of the memory that is free after the first graph got its memory,
+// or what the program sets. A weight that the scheduler copies to the device then gets memory of its own there, in the order of the
+// graph, until these bytes are used. The first graph that reads the weight fills the resident copy. From then on the copy counts as
+// the weight: ops that read it run on the device, also those of small batches, and nothing is copied.
+//
+// If another part of the process cannot allocate memory of the device, all resident copies are freed (backend/reclaim.c).
 //
 // A cached graph depends on which copies are filled, so `version` counts these changes, and a cached graph of another version is
 // split again. A weight must not change while it has a resident copy. Berth's functions that write to weights or free them count
@@ -120,6 +122,49 @@ void sched_residents_exclude_written(struct ggml_backend_sched *sched, const str
     }
 }
 
+// ---- filling ----
+
+// Returns true if the graph copies a weight to an unfilled resident copy when it runs.
+static bool graph_fills(const struct ggml_backend_sched *sched, const struct sched_cached *cached) {
+    for (int32_t i = 0; i < cached->n_copies; i++) {
+        const int32_t resident = cached->copies[i].resident;
+        if (resident >= 0 && !sched->residents.list[resident].is_filled) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sched_residents_fill(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    struct sched_residents *res = &sched->residents;
+    if (res->n == 0 || cached->has_tried_fill || cached->n_slots > 1 || graph_fills(sched, cached)) {
+        return false;
+    }
+    cached->has_tried_fill = true;
+    int32_t n_filled = 0;
+    for (int32_t r = 0; r < cached->rec.n_rows; r++) {
+        for (int b = 0; b < sched->n_backends; b++) {
+            const int32_t i = res->used[b] > 0 ? sched_resident_find(sched, cached, r, b) : -1;
+            if (i < 0 || res->list[i].is_filled) {
+                continue;
+            }
+            ggml_backend_tensor_set_async(
+                sched->backends[b], res->list[i].copy, cached->rec.tensors[r]->data, 0, res->list[i].size);
+            if (berth_backend_report(sched->backends[b]) != GGML_STATUS_SUCCESS) {
+                sched_residents_clear(sched);
+                return n_filled > 0;
+            }
+            sched->in_flight[b] = sched->backends[b]->iface.synchronize != NULL;
+            sched->stats.n_copied++;
+            sched->stats.copied_size += (int64_t) res->list[i].size;
+            res->list[i].is_filled = true;
+            n_filled++;
+        }
+    }
+    res->version += n_filled > 0;
+    return n_filled > 0;
+}
+
 // ---- memory ----
 
 // Returns true if some node of the graph writes the memory of row r.
@@ -154,6 +199,21 @@ static bool has_candidates(struct ggml_backend_sched *sched, const struct sched_
         }
     }
     return false;
+}
+
+bool sched_residents_choose_limits(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+    struct sched_residents *res = &sched->residents;
+    bool has_new = false;
+    for (int b = 0; cached->n_slots == 1 && b < sched->n_backends; b++) {
+        if (res->limits[b] == BERTH_SCHED_RESIDENT_AUTO && has_candidates(sched, cached, b)) {
+            size_t n_free = 0, n_total = 0;
+            ggml_backend_dev_memory(ggml_backend_get_device(sched->backends[b]), &n_free, &n_total);
+            res->limits[b] = n_free / 2;
+            cached->has_tried_residents = false;
+            has_new = true;
+        }
+    }
+    return has_new;
 }
 
 // Appends entries for the weights that the graph copies to backend b, as far as the limit of b permits. The tensors of the entries
@@ -222,7 +282,8 @@ bool sched_residents_add(struct ggml_backend_sched *sched, struct sched_cached *
     cached->has_tried_residents = true;
     bool has_new = false;
     for (int b = 0; b < sched->n_backends; b++) {
-        if (sched->residents.limits[b] > sched->residents.used[b] && has_candidates(sched, cached, b)) {
+        const size_t limit = sched->residents.limits[b];
+        if (limit != BERTH_SCHED_RESIDENT_AUTO && limit > sched->residents.used[b] && has_candidates(sched, cached, b)) {
             has_new = residents_add_on(sched, cached, b) || has_new;
         }
     }
@@ -246,4 +307,53 @@ void sched_residents_free(struct ggml_backend_sched *sched) {
         res->used[b] = 0;
     }
     res->version++;
+}
+
+// ---- giving memory back ----
+
+// Called by an allocation of any thread that failed.
+static bool residents_reclaim(struct berth_holder *holder, ggml_backend_buffer_type_t buft) {
+    struct ggml_backend_sched *sched =
+        (struct ggml_backend_sched *) ((char *) holder - offsetof(struct ggml_backend_sched, residents.holder));
+    struct sched_residents *res = &sched->residents;
+    size_t size = 0;
+    for (int b = 0; b < sched->n_backends; b++) {
+        size += sched->bufts[b] == buft ? res->used[b] : 0;
+    }
+    if (size == 0) {
+        return false;
+    }
+    berth_log(GGML_LOG_LEVEL_INFO, "scheduler: frees resident copies of %d weights, because %s has no memory left\n", res->n,
+        ggml_backend_buft_name(buft));
+    sched_finish(sched);
+    sched_residents_free(sched);
+    memset(res->limits, 0, (size_t) sched->n_backends * sizeof res->limits[0]);
+    return true;
+}
+
+bool sched_hold(struct ggml_backend_sched *sched) {
+    if (!sched->residents.is_listed || sched->is_running) { // if it is running, the call that runs it holds it
+        return false;
+    }
+    berth_holder_hold(&sched->residents.holder);
+    return true;
+}
+
+void sched_let_go(struct ggml_backend_sched *sched, bool is_held) {
+    struct sched_residents *res = &sched->residents;
+    if (is_held) {
+        berth_holder_let_go(&res->holder);
+    } else if (res->groups != NULL && !res->is_listed && !sched->is_running) {
+        res->holder.reclaim = residents_reclaim;
+        res->is_listed = true;
+        berth_holder_add(&res->holder);
+    }
+}
+
+void sched_residents_fini(struct ggml_backend_sched *sched) {
+    struct sched_residents *res = &sched->residents;
+    if (res->is_listed) {
+        berth_holder_remove(&res->holder);
+    }
+    sched_residents_free(sched);
 }

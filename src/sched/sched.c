@@ -57,16 +57,28 @@ static int env_number(const char *name) {
     return text != NULL ? (int) strtol(text, NULL, 10) : 0;
 }
 
+// Without a limit of the program, only a backend that can reserve has resident copies: computing then takes no further memory, which
+// resident copies could have used up. An integrated GPU has none, because its memory is that of the host.
+static bool may_have_residents(ggml_backend_t backend) {
+    return ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_GPU &&
+           berth_backend_can_reserve(backend);
+}
+
 // Sets the limit of resident copies from BERTH_SCHED_RESIDENT, for every backend except the host's.
 static void resident_limits_init(struct ggml_backend_sched *sched) {
     const char *text = getenv("BERTH_SCHED_RESIDENT");
     uint64_t size = 0;
-    if (text != NULL && !berth_parse_size(text, &size)) {
-        berth_log(
-            GGML_LOG_LEVEL_WARN, "scheduler: BERTH_SCHED_RESIDENT=%s is not a number of bytes such as 8G; it is ignored\n", text);
+    const bool is_size = text != NULL && berth_parse_size(text, &size);
+    if (text != NULL && !is_size && strcmp(text, "auto") != 0) {
+        berth_log(GGML_LOG_LEVEL_WARN,
+            "scheduler: BERTH_SCHED_RESIDENT=%s is neither auto nor a number of bytes such as 8G; it is ignored\n", text);
     }
     for (int b = 0; b < sched->n_backends - 1; b++) {
-        sched->residents.limits[b] = (size_t) size;
+        if (is_size) {
+            sched->residents.limits[b] = (size_t) size;
+        } else if (may_have_residents(sched->backends[b])) {
+            sched->residents.limits[b] = BERTH_SCHED_RESIDENT_AUTO;
+        }
     }
 }
 
@@ -107,11 +119,13 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     if (sched == NULL || !sched_is_idle(__func__, sched)) {
         return;
     }
+    const bool is_held = sched_hold(sched); // until the end
+    (void) is_held;
     sched_finish(sched); // does not access idle backends, which may be freed
     berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
     sched_early_fini(sched);
-    sched_residents_free(sched);
+    sched_residents_fini(sched);
     for (int m = 0; m < SCHED_N_CACHED; m++) {
         sched_cached_fini(&sched->cached_graphs[m]);
     }
@@ -342,6 +356,9 @@ static enum ggml_status prepare_with_retry(struct ggml_backend_sched *sched, str
             }
             status = pass(sched, sched->cur);
         }
+        if (status == GGML_STATUS_SUCCESS && sched_residents_choose_limits(sched, sched->cur)) {
+            continue;
+        }
         if (status == GGML_STATUS_SUCCESS) {
             if (sched->n_slots < n_slots) {
                 berth_log(GGML_LOG_LEVEL_WARN, "scheduler: memory does not suffice for %d graphs in flight; continuing with %d\n",
@@ -381,7 +398,13 @@ static bool has_arguments(const char *func, ggml_backend_sched_t sched, const st
 }
 
 enum ggml_status berth_sched_split(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
-    return has_arguments(__func__, sched, graph) ? graph_prepare(sched, graph, false) : GGML_STATUS_FAILED;
+    if (!has_arguments(__func__, sched, graph)) {
+        return GGML_STATUS_FAILED;
+    }
+    const bool is_held = sched_hold(sched);
+    const enum ggml_status status = graph_prepare(sched, graph, false);
+    sched_let_go(sched, is_held);
+    return status;
 }
 
 void ggml_backend_sched_split_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
@@ -424,6 +447,7 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     if (!has_arguments(__func__, sched, measure_graph)) {
         return false;
     }
+    const bool is_held = sched_hold(sched);
     sched->logs_growth = false; // growth is expected in this call
     enum ggml_status status = prepare_with_retry(sched, measure_graph, sched_reserve);
     if (status == GGML_STATUS_SUCCESS) {
@@ -432,6 +456,7 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     }
     sched->logs_growth = true;
     ggml_backend_sched_reset(sched);
+    sched_let_go(sched, is_held);
     return status == GGML_STATUS_SUCCESS;
 }
 
@@ -439,6 +464,7 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
     if (!has_arguments(__func__, sched, measure_graph) || sizes == NULL) {
         return;
     }
+    const bool is_held = sched_hold(sched);
     memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
     if (graph_prepare(sched, measure_graph, false) == GGML_STATUS_SUCCESS) {
         if (sched_measure(sched, sched->cur, sizes) == GGML_STATUS_SUCCESS) {
@@ -448,18 +474,21 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
         }
     }
     ggml_backend_sched_reset(sched);
+    sched_let_go(sched, is_held);
 }
 
 enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_cgraph *graph, size_t *sizes) {
     if (!has_arguments(__func__, sched, graph) || sizes == NULL) {
         return GGML_STATUS_FAILED;
     }
+    const bool is_held = sched_hold(sched);
     memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
     const enum ggml_status status = graph_prepare(sched, graph, false);
     if (status == GGML_STATUS_SUCCESS) {
         sched_work_sizes(sched, sched->cur, sizes);
     }
     ggml_backend_sched_reset(sched);
+    sched_let_go(sched, is_held);
     return status;
 }
 
@@ -470,7 +499,13 @@ static enum ggml_status alloc_graph(struct ggml_backend_sched *sched, struct ggm
 }
 
 bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
-    return has_arguments(__func__, sched, graph) && alloc_graph(sched, graph) == GGML_STATUS_SUCCESS;
+    if (!has_arguments(__func__, sched, graph)) {
+        return false;
+    }
+    const bool is_held = sched_hold(sched);
+    const enum ggml_status status = alloc_graph(sched, graph);
+    sched_let_go(sched, is_held);
+    return status == GGML_STATUS_SUCCESS;
 }
 
 // ---- compute ----
@@ -487,7 +522,7 @@ static bool is_still_allocated(struct ggml_backend_sched *sched, const struct gg
 }
 
 // Places the graph unless its addresses are valid. Inputs keep their contents.
-static enum ggml_status graph_make_ready(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
+static enum ggml_status graph_keep_placed(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
     if (sched->graph == graph && is_still_allocated(sched, graph)) {
         return GGML_STATUS_SUCCESS;
     }
@@ -502,8 +537,16 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     if (!has_arguments(__func__, sched, graph)) {
         return GGML_STATUS_FAILED;
     }
-    const enum ggml_status status = graph_make_ready(sched, graph);
-    return status == GGML_STATUS_SUCCESS ? sched_run(sched) : status;
+    const bool is_held = sched_hold(sched);
+    enum ggml_status status = graph_keep_placed(sched, graph);
+    if (status == GGML_STATUS_SUCCESS && sched_residents_fill(sched, sched->cur)) {
+        status = graph_keep_placed(sched, graph);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = sched_run(sched);
+    }
+    sched_let_go(sched, is_held);
+    return status;
 }
 
 enum ggml_status ggml_backend_sched_graph_compute(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
@@ -518,10 +561,12 @@ enum ggml_status berth_sched_synchronize(ggml_backend_sched_t sched) {
     if (sched == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_synchronize: the scheduler is NULL");
     }
+    const bool is_held = sched_hold(sched);
     const enum ggml_status status = sched_wait_all(sched);
     if (!sched->is_graph_allocated) {
         sched->next_slot = 0; // so a program that computes one graph at a time always uses slot 0
     }
+    sched_let_go(sched, is_held);
     return status;
 }
 

@@ -125,6 +125,7 @@ struct sched_cached {
     bool is_split;             // all passes up to sched_optimize have succeeded
     int64_t residents_version; // sched->residents.version when the graph was split
     bool has_tried_residents;  // sched_residents_add has been called since
+    bool has_tried_fill;       // sched_residents_fill has been called since
     uint64_t epoch;            // buffer epoch for which `places` is valid, 0: none
     int64_t used;              // sched->clock at the last use
 };
@@ -169,11 +170,13 @@ struct sched_residents {
     int32_t next; // index at which the next search starts
     size_t cap;
     struct sched_resident_group *groups;
-    size_t *limits, *used;  // [n_backends] bytes
+    size_t *limits, *used;  // [n_backends] bytes; a limit may be BERTH_SCHED_RESIDENT_AUTO
     uint64_t weights_epoch; // berth_weights_epoch() at the last check
     int64_t version;        // counts changes of the list and of is_filled
     bool has_new;           // the running graph has filled a copy
     bool assumes_filled;    // all copies count as filled, while memory is reserved
+    struct berth_holder holder;
+    bool is_listed; // the library knows the holder; only the scheduler's own calls read and write this
 };
 
 enum sched_trace_kind { SCHED_TRACE_SPLIT, SCHED_TRACE_COPY, SCHED_TRACE_OP };
@@ -475,6 +478,12 @@ bool sched_resident_is_valid(struct ggml_backend_sched *sched, const struct sche
 // Adds resident copies of the weights that the split graph copies, and allocates their memory. Returns true if there are new
 // ones; the graph must then be split again.
 bool sched_residents_add(struct ggml_backend_sched *sched, struct sched_cached *cached);
+// Replaces BERTH_SCHED_RESIDENT_AUTO by a number of bytes, if the graph has copies that may become resident. The graph has its
+// memory. Returns true if sched_residents_add must be called once more.
+bool sched_residents_choose_limits(struct ggml_backend_sched *sched, struct sched_cached *cached);
+// Fills the resident copies of all weights that the graph reads, unless the graph itself copies one of them. Returns true if the
+// graph must be split again.
+bool sched_residents_fill(struct ggml_backend_sched *sched, struct sched_cached *cached);
 bool sched_residents_has_unfilled(const struct ggml_backend_sched *sched);
 // Removes the copies of weights that a node of the graph writes.
 void sched_residents_exclude_written(struct ggml_backend_sched *sched, const struct sched_cached *cached);
@@ -487,6 +496,11 @@ void sched_residents_clear(struct ggml_backend_sched *sched);
 void sched_residents_check(struct ggml_backend_sched *sched);
 // Frees all copies. The backends must be idle.
 void sched_residents_free(struct ggml_backend_sched *sched);
+// The same at the end of the scheduler, which is held.
+void sched_residents_fini(struct ggml_backend_sched *sched);
+// Between these calls, no other thread frees the resident copies. sched_let_go gets the result of sched_hold.
+bool sched_hold(struct ggml_backend_sched *sched) BERTH_MUST_USE;
+void sched_let_go(struct ggml_backend_sched *sched, bool is_held);
 
 // ---- explain.c, trace.c ----
 

@@ -311,7 +311,7 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_cach
     cached->n_splits = cached->n_copies = cached->n_edges = 0;
     cached->n_slots = sched->n_slots;
     cached->residents_version = sched->residents.version;
-    cached->has_tried_residents = false;
+    cached->has_tried_residents = cached->has_tried_fill = false;
     cached->uid_slot = -1;
     cached->has_conflict = false;
     c.first_copy = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));

@@ -4,6 +4,10 @@
 
 #include "support/host_weights.h"
 
+#include "backend/backend.h"
+
+#include <pthread.h>
+
 #define ALL ((size_t) 1 << 30)
 
 static size_t weight_size(struct host_world *t) {
@@ -110,6 +114,171 @@ static void the_environment_sets_the_limit(void **state) {
     assert_non_null(strstr(berth_last_error(), "does not belong"));
 }
 
+// Half of the memory that is free when the first graph has its memory.
+static void the_automatic_limit_is_half_of_the_free_memory(void **state) {
+    struct host_world *t = *state;
+    t->dev.n_total = t->dev.n_free = 8 * weight_size(t) + 2;
+    assert_int_equal(copies_counted(t), N_WEIGHTS + 1);
+    assert_int_equal(stats_of(t).resident_size, 0); // the default of a device that cannot reserve
+    resident_init(t, BERTH_SCHED_RESIDENT_AUTO);
+    assert_int_equal(single_counted(t), 0); // copies no weights, so it has no resident copies
+    t->dev.n_free -= 2 * weight_size(t);
+    assert_int_equal(copies_counted(t), N_WEIGHTS + 1);
+    assert_int_equal(stats_of(t).resident_size, 3 * weight_size(t));
+    t->dev.n_free = t->dev.n_total;
+    assert_int_equal(copies_counted(t), N_WEIGHTS + 1 - 3);
+    assert_int_equal(stats_of(t).resident_size, 3 * weight_size(t));
+
+    setenv("BERTH_SCHED_RESIDENT", "auto", 1);
+    host_sched_renew(t);
+    unsetenv("BERTH_SCHED_RESIDENT");
+    host_check(t);
+    assert_int_equal(stats_of(t).resident_size, 0);
+}
+
+// A graph that copies no weight fills the copies before it runs, and then runs on the device.
+static void a_small_batch_fills_reserved_copies(void **state) {
+    struct host_world *t = *state;
+    for (int run = 0; run < 2; run++) {
+        host_sched_renew(t);
+        resident_init(t, run == 0 ? ALL : 2 * weight_size(t));
+        assert_true(ggml_backend_sched_reserve(t->sched, t->graph));
+        const int64_t n_before = stats_of(t).n_copied;
+        assert_true(single_counted(t) > 0);
+        assert_int_equal(stats_of(t).n_copied - n_before, run == 0 ? N_WEIGHTS + 1 : 2 + 2); // with x, and back to the host
+        assert_true(single_counted(t) > 0);
+        assert_int_equal(copies_counted(t), run == 0 ? 1 : N_WEIGHTS - 2 + 1);
+    }
+    for (int at = 1; at <= N_WEIGHTS; at++) {
+        host_sched_renew(t);
+        resident_init(t, ALL);
+        assert_true(ggml_backend_sched_reserve(t->sched, t->graph));
+        t->n_columns = 1;
+        host_graph_renew(t);
+        assert_true(ggml_backend_sched_alloc_graph(t->sched, t->graph));
+        rg_fill(t->x, 100);
+        t->dev.fail_set_at = at;
+        assert_int_equal(ggml_backend_sched_graph_compute(t->sched, t->graph), GGML_STATUS_FAILED);
+        t->dev.fail_set_at = 0;
+        assert_true(single_counted(t) > 0);
+        t->n_columns = N;
+        assert_int_equal(copies_counted(t), 1);
+    }
+}
+
+// ---- memory that another allocation needs ----
+
+static bool alloc_is_possible(struct host_world *t) {
+    t->dev.fail_alloc_at = 1;
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(&t->dev.buft, 64);
+    const bool is_possible = buffer != NULL;
+    t->dev.fail_alloc_at = 0;
+    ggml_backend_buffer_free(buffer);
+    return is_possible;
+}
+
+static void a_failed_allocation_frees_resident_copies(void **state) {
+    struct host_world *t = *state;
+    static float result[N * N];
+    const float *want = host_expected(t);
+    resident_init(t, ALL);
+    host_check(t);
+    host_check(t);
+    host_graph_renew(t);
+    assert_true(ggml_backend_sched_alloc_graph(t->sched, t->graph));
+    rg_fill(t->x, 100);
+    assert_true(stats_of(t).resident_size > 0);
+    assert_true(alloc_is_possible(t));
+    assert_int_equal(stats_of(t).resident_size, 0);
+    assert_int_equal(host_count_explained(t, "resident"), 0);
+    want = host_expected(t);
+    host_graph_renew(t);
+    assert_true(ggml_backend_sched_alloc_graph(t->sched, t->graph));
+    rg_fill(t->x, 100);
+    assert_int_equal(ggml_backend_sched_graph_compute(t->sched, t->graph), GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_get(t->out, result, 0, sizeof result);
+    assert_memory_equal(result, want, sizeof result);
+    assert_false(alloc_is_possible(t)); // nothing is left to free
+    assert_int_equal(copies_counted(t), N_WEIGHTS + 1);
+    assert_int_equal(stats_of(t).resident_size, 0);
+}
+
+// The memory of an allocated graph changes before it is computed. Its inputs stay.
+static void inputs_survive_freed_copies(void **state) {
+    struct host_world *t = *state;
+    static float result[N * N], want[N * N];
+    memcpy(want, host_expected(t), sizeof want);
+    resident_init(t, ALL);
+    host_check(t);
+    host_check(t);
+    assert_true(ggml_backend_sched_alloc_graph(t->sched, t->graph));
+    rg_fill(t->x, 100);
+    assert_true(alloc_is_possible(t));
+    assert_int_equal(ggml_backend_sched_graph_compute(t->sched, t->graph), GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_get(t->out, result, 0, sizeof result);
+    assert_memory_equal(result, want, sizeof result);
+    assert_int_equal(ggml_backend_sched_get_n_splits(t->sched), N_WEIGHTS);
+}
+
+static bool alloc_while_running(struct ggml_tensor *tensor, bool ask, void *user) {
+    struct host_world *t = user;
+    (void) tensor;
+    assert_false(alloc_is_possible(t));
+    return !ask;
+}
+
+static void a_running_graph_keeps_its_copies(void **state) {
+    struct host_world *t = *state;
+    resident_init(t, ALL);
+    host_check(t);
+    const int64_t size = stats_of(t).resident_size;
+    ggml_backend_sched_set_eval_callback(t->sched, alloc_while_running, t);
+    host_check(t);
+    ggml_backend_sched_set_eval_callback(t->sched, NULL, NULL);
+    assert_int_equal(stats_of(t).resident_size, size);
+    assert_int_equal(copies_counted(t), 1);
+}
+
+struct reclaimer {
+    struct host_world *t;
+    atomic_bool stop;
+    atomic_int n_freed;
+};
+
+static void *reclaim_often(void *user) {
+    struct reclaimer *r = user;
+    while (!atomic_load(&r->stop)) {
+        atomic_fetch_add(&r->n_freed, berth_reclaim(&r->t->dev.buft));
+        sched_yield();
+    }
+    return NULL;
+}
+
+// Another thread frees the copies at any time between and during calls.
+static void copies_are_freed_by_another_thread(void **state) {
+    struct host_world *t = *state;
+    struct reclaimer r = {.t = t};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, reclaim_often, &r), 0);
+    for (int run = 0; run < 100; run++) {
+        if (run % 4 == 0) {
+            resident_init(t, ALL);
+        }
+        host_check(t);
+        single_counted(t);
+    }
+    for (int run = 0; run < 10000 && atomic_load(&r.n_freed) == 0; run++) {
+        resident_init(t, ALL);
+        host_check(t);
+    }
+    host_sched_renew(t);
+    atomic_store(&r.stop, true);
+    pthread_join(thread, NULL);
+    assert_true(atomic_load(&r.n_freed) > 0);
+}
+
+// ---- changes ----
+
 // Each way in which a program changes weights: the next graph has the new values.
 static void changed_weights_are_copied_again(void **state) {
     struct host_world *t = *state;
@@ -129,6 +298,20 @@ static void changed_weights_are_copied_again(void **state) {
     assert_int_equal(copies_counted(t), 1);
     ggml_backend_buffer_clear(t->buffer, 0);
     assert_int_equal(copies_counted(t), N_WEIGHTS + 1);
+
+    struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true}; // a node of a graph without a scheduler
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    struct ggml_tensor *view = ggml_view_1d(ctx, t->w[1], N, 0), *half = ggml_scale_inplace(ctx, view, 0.5f);
+    assert_int_equal(ggml_backend_view_init(view), GGML_STATUS_SUCCESS);
+    ggml_build_forward_expand(graph, view);
+    assert_int_equal(ggml_backend_graph_compute(t->backends[1], graph), GGML_STATUS_SUCCESS);
+    assert_int_equal(copies_counted(t), 1);
+    assert_int_equal(ggml_backend_view_init(half), GGML_STATUS_SUCCESS);
+    ggml_build_forward_expand(graph, half);
+    assert_int_equal(ggml_backend_graph_compute(t->backends[1], graph), GGML_STATUS_SUCCESS);
+    assert_int_equal(copies_counted(t), N_WEIGHTS + 1);
+    ggml_free(ctx);
 }
 
 // Other weights at other addresses, in a graph that is otherwise equal.
@@ -239,6 +422,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_graph_changes_its_splits_when_copies_are_filled, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(the_first_weights_are_resident_within_the_limit, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(the_environment_sets_the_limit, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(the_automatic_limit_is_half_of_the_free_memory, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(a_small_batch_fills_reserved_copies, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(a_failed_allocation_frees_resident_copies, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(inputs_survive_freed_copies, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(a_running_graph_keeps_its_copies, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(copies_are_freed_by_another_thread, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(changed_weights_are_copied_again, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(other_weights_are_not_mistaken_for_resident_ones, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(written_weights_are_not_resident, host_setup, host_teardown),
