@@ -113,6 +113,25 @@ static void test_pools_are_too_large_together(void **state) {
     assert_refused(x, 4, NULL, "2^64 - 1 bytes");
 }
 
+// An alias group takes its bytes also at the steps between its items, so the peak of each pool is twice its bound. The sum of the
+// peaks is 2^64, and that of the bounds 2^63.
+static void test_peaks_are_too_large_together(void **state) {
+    (void) state;
+    struct berth_plan_item x[12];
+    uint64_t off[12];
+    struct berth_plan_report r;
+    for (int i = 0; i < 12; i++) {
+        const int64_t step = i % 3;
+        x[i] = item(2 * step, 2 * step, (uint64_t) 1 << 61);
+        x[i].pool = i / 3;
+        x[i].alias = step == 1 ? 0 : 1 + i / 3;
+    }
+    assert_int_equal(berth_plan_solve(x, 9, NULL, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.peak == 3 * ((uint64_t) 1 << 62) && r.bound == 3 * ((uint64_t) 1 << 61));
+    assert_int_equal(berth_plan_solve(x, 12, NULL, off, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "the pools together need more than 2^64 - 1 bytes"));
+}
+
 // A plan with an offset above 2^62 is refused, because a plan file could not hold it.
 static void test_offsets_end_at_2_62(void **state) {
     (void) state;
@@ -211,6 +230,9 @@ static void test_check_names_the_fault(void **state) {
     off[2] = UINT64_MAX - 2;
     assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
     assert_true(f.kind == BERTH_PLAN_OVERFLOW && f.i == 2);
+    off[2] = INT64_MAX - 7;
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
+    assert_true(f.kind == BERTH_PLAN_OVERFLOW && f.i == 2);
     off[2] = 8;
     x[0].alias = x[1].alias = 1;
     off[1] = 16;
@@ -252,6 +274,15 @@ static void test_mixed_alignments(void **state) {
     assert_int_equal(berth_plan_solve(x, 4, NULL, off, &r), GGML_STATUS_SUCCESS);
     assert_true(r.proven);
     assert_int_equal(r.peak, 41); // 9 bytes at 0, 10 at 9, 7 at 24, 9 at 32
+    // With more than a few items of one alignment, sizes are rounded up to it, here from 300 to 320.
+    struct berth_plan_item many[9];
+    uint64_t many_off[9];
+    for (int i = 0; i < 9; i++) {
+        many[i] = item(0, 1, 300);
+        many[i].align = 64;
+    }
+    assert_int_equal(berth_plan_solve(many, 9, NULL, many_off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.proven && r.peak == 8 * 320 + 300);
 }
 
 // Fields that a program leaves 0 have no effect: alignment, alias group, pool, fixed offset.
@@ -295,6 +326,28 @@ static void test_capacity(void **state) {
     assert_true(!r.fits && r.proven && r.peak == 16);
     assert_int_equal(berth_plan_solve(x, 2, &(struct berth_plan_params){.memory_limit = 16}, off, &r), GGML_STATUS_SUCCESS);
     assert_true(r.fits && r.proven);
+}
+
+// 10 items with 11 live bytes at most and an optimum of 12 bytes, then items of one byte. The fast path raises the bound by searching
+// the core, which has at most half of the items.
+static void make_small_core(struct berth_plan_item *x, int n) {
+    static const int rows[][3] = {
+        {3, 5, 2}, {4, 5, 3}, {2, 4, 3}, {0, 0, 5}, {3, 4, 3}, {6, 6, 4}, {1, 1, 2}, {5, 8, 6}, {0, 2, 5}, {1, 3, 2}};
+    for (int i = 0; i < n; i++) {
+        x[i] = i < 10 ? item(rows[i][0], rows[i][1], (uint64_t) rows[i][2]) : item(i, i, 1);
+    }
+}
+
+static void test_small_core(void **state) {
+    (void) state;
+    struct berth_plan_item x[30];
+    uint64_t off[30], bound;
+    struct berth_plan_report r;
+    make_small_core(x, 30);
+    assert_int_equal(berth_plan_bound(x, 30, NULL, &bound, NULL), GGML_STATUS_SUCCESS);
+    assert_int_equal(bound, 11);
+    assert_int_equal(berth_plan_solve(x, 30, NULL, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.proven && r.bound == 12 && r.n_nodes > 0);
 }
 
 static void make_random(struct berth_plan_item *x, int n, uint64_t s) {
@@ -353,6 +406,23 @@ static void test_threads_change_nothing(void **state) {
     params.start = one;
     assert_int_equal(berth_plan_solve(x, 60, &params, two, &r2), GGML_STATUS_SUCCESS);
     assert_true(r2.peak == r1.peak);
+}
+
+// The search in depth finds the optimum. At its end, the plans of the other threads are higher.
+static void test_threads_keep_the_optimum(void **state) {
+    (void) state;
+    struct plan_made m;
+    plan_made_hard(&m, 12);
+    uint64_t *off = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
+    assert_non_null(off);
+    for (int32_t n_threads = 2; n_threads <= 3; n_threads++) {
+        const struct berth_plan_params params = {.time_limit_us = 60000000, .n_threads = n_threads};
+        struct berth_plan_report r;
+        assert_int_equal(berth_plan_solve(m.items, m.n, &params, off, &r), GGML_STATUS_SUCCESS);
+        assert_true(r.proven && r.peak == m.optimum);
+    }
+    free(off);
+    made_free(&m);
 }
 
 struct watch_data {
@@ -430,6 +500,7 @@ static int fail_each_allocation(const struct berth_plan_item *x, int64_t n_items
     for (int64_t n = 1; !is_complete; n++) {
         assert_true(n < 2000);
         struct berth_plan_report r;
+        memset(off, 0, (size_t) n_items * sizeof *off);
         berth_alloc_watch(true);
         berth_alloc_fail_at(n);
         enum ggml_status status = berth_plan_solve(x, n_items, params, off, &r);
@@ -474,6 +545,84 @@ static void test_failing_allocations(void **state) {
     made_free(&m);
 }
 
+// Solves from a start plan in which no items share bytes. A failure is reported although the start plan is valid.
+static void test_failing_allocations_of_start(void **state) {
+    (void) state;
+    struct berth_plan_item x[60];
+    uint64_t start[60], at = 0;
+    make_hard(x, 60);
+    for (int i = 0; i < 60; i++) {
+        start[i] = at;
+        at += x[i].size;
+    }
+    assert_true(fail_each_allocation(x, 60, &(struct berth_plan_params){.start = start}) > 5);
+}
+
+// No part of the bound is left out if an allocation fails.
+static void test_failing_allocations_of_bound(void **state) {
+    (void) state;
+    struct berth_plan_item x[3] = {item(0, 1, 9), item(0, 1, 9), item(50, 60, 1)};
+    x[0].align = x[1].align = 8;
+    bool is_complete = false;
+    for (int64_t n = 1; !is_complete; n++) {
+        assert_true(n < 100);
+        uint64_t bound = 7;
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(n);
+        const enum ggml_status status = berth_plan_bound(x, 3, NULL, &bound, NULL);
+        is_complete = berth_alloc_made() < n - 1; // the failed allocation is not counted
+        berth_alloc_fail_at(0);
+        assert_int_equal(berth_alloc_alive(), 0);
+        berth_alloc_watch(false);
+        assert_true(status == GGML_STATUS_ALLOC_FAILED ? bound == 7 : status == GGML_STATUS_SUCCESS && bound == 25);
+    }
+}
+
+struct text {
+    char text[4096];
+    size_t n;
+};
+
+static bool text_append(const char *piece, size_t size, void *user) {
+    struct text *t = user;
+    if (size >= sizeof t->text - t->n) {
+        return false;
+    }
+    memcpy(t->text + t->n, piece, size);
+    t->n += size;
+    t->text[t->n] = 0;
+    return true;
+}
+
+// A proof of a raised bound has the steps of the search.
+static void test_failing_allocations_of_proof(void **state) {
+    (void) state;
+    struct berth_plan_item x[10]; // so few that the fast path does not raise the bound
+    uint64_t off[10];
+    bool is_complete = false;
+    make_small_core(x, 10);
+    for (int64_t n = 1; !is_complete; n++) {
+        assert_true(n < 500);
+        struct berth_plan_report r;
+        struct text t = {.n = 0};
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(n);
+        const struct berth_plan_params params = {
+            .time_limit_us = 5000, .is_counted = true, .proof = text_append, .proof_data = &t};
+        const enum ggml_status status = berth_plan_solve(x, 10, &params, off, &r);
+        is_complete = berth_alloc_made() < n - 1; // the failed allocation is not counted
+        berth_alloc_fail_at(0);
+        assert_int_equal(berth_alloc_alive(), 0);
+        berth_alloc_watch(false);
+        assert_true(status == GGML_STATUS_ALLOC_FAILED || status == GGML_STATUS_SUCCESS ||
+                    strstr(berth_last_error(), "cannot write the proof of 10 items: out of memory") != NULL);
+        if (status == GGML_STATUS_SUCCESS) {
+            assert_true((r.bound == 12) == (strstr(t.text, "\nsteps\n") != NULL));
+        }
+        assert_true(!is_complete || r.bound == 12);
+    }
+}
+
 int main(void) {
     ggml_log_set(quiet, NULL);
     const struct CMUnitTest tests[] = {
@@ -481,6 +630,7 @@ int main(void) {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_large_sizes),
         cmocka_unit_test(test_pools_are_too_large_together),
+        cmocka_unit_test(test_peaks_are_too_large_together),
         cmocka_unit_test(test_offsets_end_at_2_62),
         cmocka_unit_test(test_many_fixed),
         cmocka_unit_test(test_check_names_the_fault),
@@ -489,12 +639,17 @@ int main(void) {
         cmocka_unit_test(test_zeroed_items),
         cmocka_unit_test(test_alias_group),
         cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_small_core),
         cmocka_unit_test(test_brief),
         cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_threads_keep_the_optimum),
         cmocka_unit_test(test_start_stays),
         cmocka_unit_test(test_watched),
         cmocka_unit_test(test_made),
         cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_failing_allocations_of_start),
+        cmocka_unit_test(test_failing_allocations_of_bound),
+        cmocka_unit_test(test_failing_allocations_of_proof),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
