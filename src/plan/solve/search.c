@@ -454,11 +454,12 @@ static enum ggml_status search_exact(
     s->n_workers = min_i32(g->n_threads, 2 * N_MEMBERS);
     s->workers = workers_new(p, &s->crew, &s->n_workers);
     float *blame = berth_calloc(2 * N_CHAINS * (size_t) (p->n + p->n_sec), sizeof *blame);
-    if (s->n_workers == 0 || blame == NULL) {
+    if (s->n_workers > 0 && blame != NULL) {
+        s->at_bound.blame = blame;
+        s->below_peak.blame = blame + N_CHAINS * (size_t) (p->n + p->n_sec);
+    } else {
         ok = false;
     }
-    s->at_bound = (struct question){.blame = blame};
-    s->below_peak = (struct question){.blame = blame + N_CHAINS * (size_t) (p->n + p->n_sec)};
     s->shift = 3;
     s->is_open = prob_is_open(p);
     while (ok && !is_over(s)) {
