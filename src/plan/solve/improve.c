@@ -26,7 +26,7 @@
 #define SKIPPED_PART 20 // a walk that skips more than one in so many blocks is dropped
 #define WALK_FIRST 0.5  // the first cap of walks, as a fraction of the gap
 #define WALK_LAST 0.97
-#define FILL_FIRST 0.6      // the first cap of fills, as a fraction of the gap, and the lowest one
+#define FILL_FIRST 0.48     // the first cap of fills, as a fraction of the gap, and the lowest one
 #define FILL_NEXT 0.8       // the same after the first success
 #define FILL_LAST 0.97      // if no lower cap than this succeeds, a fill begins anew
 #define FILL_BLOCK_US 20    // time of a turn of fills per block
