@@ -86,6 +86,9 @@ BERTH_API void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict);
 // flight (ggml_backend_sched_get_n_copies). If one graph is already too large, it is refused with GGML_STATUS_ALLOC_FAILED.
 BERTH_API void berth_sched_set_memory_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t limit);
 
+// The default limit of berth_sched_set_resident_limit for GPUs.
+#define BERTH_SCHED_RESIDENT_AUTO SIZE_MAX
+
 // Sets how many bytes of the device resident copies may take; 0 means none. A resident copy is a copy of a weight of the host that
 // stays in the device's memory: the first graph that reads the weight on the device fills it, and from then on the ops that read
 // the weight run on the device. Existing resident copies are freed. If there is no memory for them, or none is left for a graph or
@@ -95,7 +98,6 @@ BERTH_API void berth_sched_set_memory_limit(ggml_backend_sched_t sched, ggml_bac
 // BERTH_SCHED_RESIDENT_AUTO means half of the memory that is free when the first graph that copies weights has its memory. This is
 // the default for GPUs with memory of their own whose backend can reserve. The environment variable BERTH_SCHED_RESIDENT sets
 // another default for all devices: a number of bytes, or 0 for none.
-#define BERTH_SCHED_RESIDENT_AUTO SIZE_MAX
 BERTH_API void berth_sched_set_resident_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t limit);
 
 // Sets how many graphs may be in flight, for the next graph on. The default is 4 for a scheduler created with parallel = true,

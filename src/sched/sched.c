@@ -125,7 +125,8 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
     sched_early_fini(sched);
-    sched_residents_fini(sched);
+    sched_holder_fini(sched);
+    sched_residents_free(sched);
     for (int m = 0; m < SCHED_N_CACHED; m++) {
         sched_cached_fini(&sched->cached_graphs[m]);
     }

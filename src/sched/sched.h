@@ -496,11 +496,14 @@ void sched_residents_clear(struct ggml_backend_sched *sched);
 void sched_residents_check(struct ggml_backend_sched *sched);
 // Frees all copies. The backends must be idle.
 void sched_residents_free(struct ggml_backend_sched *sched);
-// The same at the end of the scheduler, which is held.
-void sched_residents_fini(struct ggml_backend_sched *sched);
+
+// ---- reclaim.c ----
+
 // Between these calls, no other thread frees the resident copies. sched_let_go gets the result of sched_hold.
 bool sched_hold(struct ggml_backend_sched *sched) BERTH_MUST_USE;
 void sched_let_go(struct ggml_backend_sched *sched, bool is_held);
+// Call it at the end of the scheduler, after sched_hold.
+void sched_holder_fini(struct ggml_backend_sched *sched);
 
 // ---- explain.c, trace.c ----
 
