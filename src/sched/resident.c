@@ -135,13 +135,13 @@ static bool graph_fills(const struct ggml_backend_sched *sched, const struct sch
     return false;
 }
 
-bool sched_residents_fill(struct ggml_backend_sched *sched, struct sched_cached *cached) {
+enum ggml_status sched_residents_fill(struct ggml_backend_sched *sched, struct sched_cached *cached) {
     struct sched_residents *res = &sched->residents;
     if (res->n == 0 || cached->has_tried_fill || cached->n_slots > 1 || graph_fills(sched, cached)) {
-        return false;
+        return GGML_STATUS_SUCCESS;
     }
     cached->has_tried_fill = true;
-    int32_t n_filled = 0;
+    bool has_new = false;
     for (int32_t r = 0; r < cached->rec.n_rows; r++) {
         for (int b = 0; b < sched->n_backends; b++) {
             const int32_t i = res->used[b] > 0 ? sched_resident_find(sched, cached, r, b) : -1;
@@ -152,17 +152,17 @@ bool sched_residents_fill(struct ggml_backend_sched *sched, struct sched_cached 
                 sched->backends[b], res->list[i].copy, cached->rec.tensors[r]->data, 0, res->list[i].size);
             if (berth_backend_report(sched->backends[b]) != GGML_STATUS_SUCCESS) {
                 sched_residents_clear(sched);
-                return n_filled > 0;
+                return berth_fail(GGML_STATUS_FAILED, "scheduler: copying %s to backend %s failed: %s",
+                    berth_name_of(cached->rec.tensors[r]), ggml_backend_name(sched->backends[b]), berth_last_error());
             }
             sched->in_flight[b] = sched->backends[b]->iface.synchronize != NULL;
             sched->stats.n_copied++;
             sched->stats.copied_size += (int64_t) res->list[i].size;
-            res->list[i].is_filled = true;
-            n_filled++;
+            res->list[i].is_filled = has_new = true;
         }
     }
-    res->version += n_filled > 0;
-    return n_filled > 0;
+    res->version += has_new;
+    return GGML_STATUS_SUCCESS;
 }
 
 // ---- memory ----

@@ -540,7 +540,10 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     }
     const bool is_held = sched_hold(sched);
     enum ggml_status status = graph_keep_placed(sched, graph);
-    if (status == GGML_STATUS_SUCCESS && sched_residents_fill(sched, sched->cur)) {
+    if (status == GGML_STATUS_SUCCESS) {
+        status = sched_residents_fill(sched, sched->cur);
+    }
+    if (status == GGML_STATUS_SUCCESS && !sched_resident_is_valid(sched, sched->cur)) {
         status = graph_keep_placed(sched, graph);
     }
     if (status == GGML_STATUS_SUCCESS) {

@@ -481,9 +481,9 @@ bool sched_residents_add(struct ggml_backend_sched *sched, struct sched_cached *
 // Replaces BERTH_SCHED_RESIDENT_AUTO by a number of bytes, if the graph has copies that may become resident. The graph has its
 // memory. Returns true if sched_residents_add must be called once more.
 bool sched_residents_choose_limits(struct ggml_backend_sched *sched, struct sched_cached *cached);
-// Fills the resident copies of all weights that the graph reads, unless the graph itself copies one of them. Returns true if the
-// graph must be split again.
-bool sched_residents_fill(struct ggml_backend_sched *sched, struct sched_cached *cached);
+// Fills the resident copies of all weights that the graph reads, unless the graph itself copies one of them. A graph that was split
+// before must then be split again.
+enum ggml_status sched_residents_fill(struct ggml_backend_sched *sched, struct sched_cached *cached) BERTH_MUST_USE;
 bool sched_residents_has_unfilled(const struct ggml_backend_sched *sched);
 // Removes the copies of weights that a node of the graph writes.
 void sched_residents_exclude_written(struct ggml_backend_sched *sched, const struct sched_cached *cached);
