@@ -64,7 +64,7 @@ static void drop_gap(struct walk *w, int32_t k) {
     }
 }
 
-static void block_remove(struct walk *w, int32_t i) {
+static inline void block_remove(struct walk *w, int32_t i) {
     const int32_t n = w->p->n, below = w->prev[i], above = w->next[i];
     int32_t k;
     if (below >= n) {
