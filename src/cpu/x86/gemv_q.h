@@ -39,7 +39,7 @@ static const struct form form_4bit = {8, 8, .is_wide = false};
 static const struct form form_5bit = {8, 4, .is_plain = !WIDE}; // q5_0
 static const struct form form_mxfp4 = {8, 4, .is_wide = false};
 static const struct form form_4bit_min = {8, 8, .has_min = true};
-static const struct form form_5bit_min = {8, 4, .has_min = true};
+static const struct form form_5bit_min = {8, 4, .has_min = true, .is_plain = !WIDE};
 static const struct form form_k_8bit = {4 << WIDE, 1, .is_wide = WIDE, .is_256 = true}; // iq4_xs
 static const struct form form_k_3bit = {4, 4, .is_256 = true};                          // q3_K, tq2_0
 static const struct form form_k_6bit = {4, 2, .is_256 = true};
@@ -116,7 +116,10 @@ PACK_OFFSET(offset_16, form_5bit, 16, true)
 PACK_OFFSET(offset_12, form_mxfp4, 12, true)
 PACK_32(q1_0, block_q8_0, GGML_TYPE_Q8_0, form_q1_0, false, transpose_quads(b[j].qs, 8);
         put_int(to + V_BYTES + 4 * j, -sum_bytes(b[j].qs)))
-PACK_32(min, block_q8_1, GGML_TYPE_Q8_1, form_4bit_min, true, put_float(to + V_BYTES + 4 * j, f16_as_float(&b[j].s)))
+#define PACK_MIN(name, form) \
+    PACK_32(name, block_q8_1, GGML_TYPE_Q8_1, form, true, put_float(to + V_BYTES + 4 * j, f16_as_float(&b[j].s)))
+PACK_MIN(min_4bit, form_4bit_min)
+PACK_MIN(min_5bit, form_5bit_min)
 
 // Lanes have 16 elements. n_across: the argument of transpose_quads.
 #define PACK_16(name, n_across, offset) \
@@ -394,7 +397,7 @@ GEMV(nvfp4, 16, LANES / 4, QK_NVFP4, 1)
 IQ_FORMATS(ONE_IQ)
 #define SCALES f16_of_blocks((const char *) b, sizeof *b)
 #define INITIAL sum = V_FMA(VI_OP(cvtepi32_ps)(VI_LOAD((const void *) (y + V_BYTES))), d, sum)
-#define MINS sum = _mm256_fmadd_ps(f16_of_blocks((const char *) b + 2, sizeof *b), _mm256_loadu_ps(scale + LANES), sum)
+#define MINS sum = V_FMA(f16_of_blocks((const char *) b + 2, sizeof *b), V_LOAD(scale + LANES), sum)
 #ifdef __AVX512F__
 #    define SUM_V _mm512_reduce_add_ps
 #    define ONE_K(type) gemv_##type
@@ -416,16 +419,17 @@ ONE_32(iq4_nl, 8bit, SCALES, (void) 0)
 ONE_32(q4_0, 4bit, SCALES, INITIAL)
 ONE_32(mxfp4, mxfp4, scales_of_mxfp4((const char *) b), INITIAL)
 ONE_32(q4_1, 4bit_min, SCALES, MINS)
-ONE_32(q5_1, 5bit_min, SCALES, MINS)
 #    else
 #        define ONE_B(type) gemv_##type
 #    endif
 #endif
 #if WIDE != LANES / 16 // AVX2 without VNNI, AVX-512 with VNNI
-#    define ONE_Q5_0 one_q5_0
+#    define ONE_5BIT(type) one_##type
 ONE_32(q5_0, 5bit, f16_one_by_one((const char *) b, sizeof *b), INITIAL)
+ONE_COLUMN(q5_1, 5bit_min, LANES, 32, V, SUM_V, struct x_chunk f; two_f16_of_blocks(&f, (const char *) b, sizeof *b);
+           sum = V_FMA(f.min, V_LOAD(scale + LANES), sum); sum = add_q5_1(sum, b, qs, V_PS(mul)(f.scale, V_LOAD(scale))))
 #else
-#    define ONE_Q5_0 gemv_q5_0
+#    define ONE_5BIT(type) gemv_##type
 #endif
 
 void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
@@ -437,10 +441,10 @@ void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
     ROW_32(Q8_0, q8_0, q8_0, 8bit)
     ROW_32(IQ4_NL, iq4_nl, iq4_nl, 8bit)
     ROW_32(Q4_0, q4_0, offset_8, 4bit)
-    ROW(Q5_0, q5_0, offset_16, 5bit, 32 * LANES, ONE_Q5_0)
+    ROW(Q5_0, q5_0, offset_16, 5bit, 32 * LANES, ONE_5BIT(q5_0))
     ROW_32(MXFP4, mxfp4, offset_12, mxfp4)
-    ROW_32(Q4_1, q4_1, min, 4bit_min)
-    ROW_32(Q5_1, q5_1, min, 5bit_min)
+    ROW_32(Q4_1, q4_1, min_4bit, 4bit_min)
+    ROW(Q5_1, q5_1, min_5bit, 5bit_min, 32 * LANES, ONE_5BIT(q5_1))
     ROW_256(Q4_K, q4_K, k_nibbles, k_min)
     ROW_256(Q5_K, q5_K, k_nibbles, k_min)
     ROW_256(Q2_K, q2_K, k_pairs, k_min)

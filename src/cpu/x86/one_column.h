@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // one_column.h: products of a unit of a row (lanes.h) with one column, in the order of the row: with one column, moving runs to lanes
-// costs more than it saves. Tiers with AVX-512 use it for IQ_FORMATS and, with VNNI, for q5_0. VPMADDUBSW multiplies unsigned with
+// costs more than it saves. Tiers with AVX-512 use it for IQ_FORMATS and, with VNNI, for q5_0 and q5_1. VPMADDUBSW multiplies unsigned with
 // signed bytes and adds two neighbouring products in 16 bits, which must not overflow. If the bytes of x are signed, it multiplies
 // the magnitudes of x with y times the signs of x.
 #pragma once
@@ -160,34 +160,37 @@ SPLIT(mxfp4, by_table(v, table_mxfp4_plus_12))
     }
 ADD_PAIRS(q4_0, false)
 ADD_PAIRS(q4_1, false)
-ADD_PAIRS(q5_1, false)
 ADD_PAIRS(mxfp4, false)
 ADD_PAIRS(iq4_nl, true)
 #ifndef __AVX512VNNI__
 ADD_PAIRS(q5_0, false)
+ADD_PAIRS(q5_1, false)
 #else
 UNPACK_INLINE uint64_t two_words(const uint8_t *first, const uint8_t *second) {
     return u32_at(first) | (uint64_t) u32_at(second) << 32;
 }
 
 // Adds the products of 16 blocks. A vector holds the first or the last 16 elements of four blocks.
-UNPACK_INLINE __m512 add_q5_0(__m512 sum, const block_q5_0 *x, const int8_t *qs, __m512 d) {
 #    define IN_FOUR(l) ((l) / 4)
-    _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++, x += 4, qs += 128) {
-        const __m512i q = pieces(x->qs, sizeof *x), v[2] = {LOW4(q), HIGH4(q)};
-        const uint64_t h0 = two_words(x[0].qh, x[1].qh), h1 = two_words(x[2].qh, x[3].qh);
-        __m512i dot = _mm512_setzero_si512();
-        _Pragma("GCC unroll 2") for (int i = 0; i < 2; i++) {
-            const uint64_t which = 0x0000ffff0000ffffull << 16 * i;
-            const uint64_t fifth = _pext_u64(h0, which) | _pext_u64(h1, which) << 32;
-            const __m512i five = _mm512_mask_add_epi8(v[i], fifth, v[i], BYTE_ALL(16));
-            dot = _mm512_dpbusd_epi32(dot, five, VI_LOAD(qs + 64 * i));
+#    define ADD_FIVE(type) \
+        UNPACK_INLINE __m512 add_##type(__m512 sum, const block_##type *x, const int8_t *qs, __m512 d) { \
+            _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++, x += 4, qs += 128) { \
+                const __m512i q = pieces(x->qs, sizeof *x), v[2] = {LOW4(q), HIGH4(q)}; \
+                const uint64_t h0 = two_words(x[0].qh, x[1].qh), h1 = two_words(x[2].qh, x[3].qh); \
+                __m512i dot = _mm512_setzero_si512(); \
+                _Pragma("GCC unroll 2") for (int i = 0; i < 2; i++) { \
+                    const uint64_t which = 0x0000ffff0000ffffull << 16 * i; \
+                    const uint64_t fifth = _pext_u64(h0, which) | _pext_u64(h1, which) << 32; \
+                    const __m512i five = _mm512_mask_add_epi8(v[i], fifth, v[i], BYTE_ALL(16)); \
+                    dot = _mm512_dpbusd_epi32(dot, five, VI_LOAD(qs + 64 * i)); \
+                } \
+                const __m512 scales = _mm512_permutexvar_ps(quad_index(EACH_LANE(IN_FOUR), 4 * j), d); \
+                sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scales, sum); \
+            } \
+            return sum; \
         }
-        const __m512 scales = _mm512_permutexvar_ps(quad_index(EACH_LANE(IN_FOUR), 4 * j), d);
-        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scales, sum);
-    }
-    return sum;
-}
+ADD_FIVE(q5_0)
+ADD_FIVE(q5_1)
 #endif
 
 UNPACK_INLINE __m256 add_q8_0(__m256 sum, const block_q8_0 *x, const int8_t *qs, __m256 d) {
