@@ -357,10 +357,10 @@ static enum ggml_status prepare_with_retry(struct ggml_backend_sched *sched, str
             }
             status = pass(sched, sched->cur);
         }
-        if (status == GGML_STATUS_SUCCESS && sched_residents_choose_limits(sched, sched->cur)) {
-            continue;
-        }
         if (status == GGML_STATUS_SUCCESS) {
+            if (sched_residents_choose_limits(sched, sched->cur)) {
+                continue;
+            }
             if (sched->n_slots < n_slots) {
                 berth_log(GGML_LOG_LEVEL_WARN, "scheduler: memory does not suffice for %d graphs in flight; continuing with %d\n",
                     n_slots, sched->n_slots);
@@ -534,18 +534,25 @@ static enum ggml_status graph_keep_placed(struct ggml_backend_sched *sched, stru
     return status;
 }
 
+// Places the graph. If it was placed for the host and resident copies could be filled since, places it for the device.
+static enum ggml_status graph_make_ready(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
+    enum ggml_status status = graph_keep_placed(sched, graph);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    status = sched_residents_fill(sched, sched->cur);
+    if (status != GGML_STATUS_SUCCESS || sched_resident_is_valid(sched, sched->cur)) {
+        return status;
+    }
+    return graph_keep_placed(sched, graph);
+}
+
 enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
     if (!has_arguments(__func__, sched, graph)) {
         return GGML_STATUS_FAILED;
     }
     const bool is_held = sched_hold(sched);
-    enum ggml_status status = graph_keep_placed(sched, graph);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = sched_residents_fill(sched, sched->cur);
-    }
-    if (status == GGML_STATUS_SUCCESS && !sched_resident_is_valid(sched, sched->cur)) {
-        status = graph_keep_placed(sched, graph);
-    }
+    enum ggml_status status = graph_make_ready(sched, graph);
     if (status == GGML_STATUS_SUCCESS) {
         status = sched_run(sched);
     }
