@@ -19,6 +19,9 @@
 #define CALL_MAX_ARGS 20
 #define CALL_MAX_LIST 11 // tensors in an argument that is a list: one more than GGML_MAX_SRC
 
+// Berth may have ops and types that the reference does not have. Their numbers follow those of the reference.
+enum { REFERENCE_N_TYPES = GGML_TYPE_Q2_0 + 1, REFERENCE_N_OPS = GGML_OP_GLU + 1 };
+
 enum call_id {
 #define CALL(result, name, ...) CALL_##name,
 #include "calls.inc"

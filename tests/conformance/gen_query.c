@@ -199,7 +199,7 @@ void gen_op_walk(struct gen *g, enum call_id id) {
 // ---- queries on types, ops and contexts ----
 
 void gen_op_type(struct gen *g, enum call_id id) {
-    PUSH(g, id, chance(g, 80) ? (int64_t) gen_type(g) : pick(g, 0, GGML_TYPE_COUNT - 1));
+    PUSH(g, id, chance(g, 80) ? (int64_t) gen_type(g) : pick(g, 0, REFERENCE_N_TYPES - 1));
 }
 
 void gen_op_row_size(struct gen *g, enum call_id id) {
@@ -212,7 +212,7 @@ void gen_op_enum(struct gen *g, enum call_id id) {
                          : id == CALL_ggml_glu_op_name        ? GGML_GLU_OP_COUNT - 1
                          : id == CALL_ggml_status_to_string   ? 1
                          : id == CALL_ggml_ftype_to_ggml_type ? GGML_FTYPE_MOSTLY_Q2_0
-                                                              : GGML_OP_COUNT - 1;
+                                                              : REFERENCE_N_OPS - 1;
     PUSH(g, id, pick(g, id == CALL_ggml_status_to_string ? -2 : 0, last));
 }
 

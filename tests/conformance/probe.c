@@ -98,7 +98,7 @@ static void probe_from_f32(struct machine *m, const struct recipe *r, bool bf16)
 
 static void probe_traits(struct machine *m) {
     struct outcome *o = m->outcome;
-    for (int type = 0; type < GGML_TYPE_COUNT; type++) {
+    for (int type = 0; type < REFERENCE_N_TYPES; type++) {
         const struct ggml_type_traits *t = m->api->ggml_get_type_traits((enum ggml_type) type);
         text_add(o, "type %d", type);
         if (t != NULL && t->type_size > 0) { // the reference keeps rows for removed types
@@ -135,7 +135,7 @@ static void probe_misc(struct machine *m) {
     for (size_t n = 0; n < 100000; n = n * 5 / 4 + 1) {
         text_add(o, "hash size %zu: %zu\n", n, api->ggml_hash_size(n));
     }
-    for (int op = 0; op < GGML_OP_COUNT; op++) {
+    for (int op = 0; op < REFERENCE_N_OPS; op++) {
         text_add(o, "op %d in place %d\n", op, api->ggml_op_can_inplace((enum ggml_op) op));
     }
     // ggml_set_zero and ggml_get_data on a tensor with data.

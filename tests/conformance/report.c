@@ -41,8 +41,8 @@ static const struct {
     int arg;
     int64_t lo, hi, step;
 } enum_args[] = {
-    {CALL_ggml_op_name, 0, 0, GGML_OP_COUNT - 1, 1},
-    {CALL_ggml_op_symbol, 0, 0, GGML_OP_COUNT - 1, 1},
+    {CALL_ggml_op_name, 0, 0, REFERENCE_N_OPS - 1, 1},
+    {CALL_ggml_op_symbol, 0, 0, REFERENCE_N_OPS - 1, 1},
     {CALL_ggml_unary_op_name, 0, 0, GGML_UNARY_OP_COUNT - 1, 1},
     {CALL_ggml_glu_op_name, 0, 0, GGML_GLU_OP_COUNT - 1, 1},
     {CALL_ggml_unary, 1, 0, GGML_UNARY_OP_COUNT - 1, 1},
