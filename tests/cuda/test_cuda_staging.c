@@ -275,6 +275,7 @@ static void the_scheduler_reserves_copies(void **unused) {
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, y);
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 64, false, true);
+    berth_sched_set_resident_limit(sched, backends[0], 0);
     assert_true(ggml_backend_sched_reserve(sched, graph));
     assert_int_equal(st->n_pins, 1);
     const size_t n_allocs = cuda_backend_n_allocs(backends[0]);
