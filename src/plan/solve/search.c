@@ -434,7 +434,7 @@ static enum ggml_status search_exact(
     const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st, struct plan_improve *improve) {
     int64_t n_pairs = berth_exact_pairs(p);
     if (p->n > EXACT_BLOCKS_MAX || n_pairs > EXACT_PAIRS_MAX ||
-        n_pairs > (g->deadline_us - plan_now_us(g->work)) * 1000 / EXACT_PAIR_NS) {
+        n_pairs * EXACT_PAIR_NS / 1000 > g->deadline_us - plan_now_us(g->work)) {
         return GGML_STATUS_SUCCESS;
     }
     plan_work_add(g->work, n_pairs * EXACT_PAIR_NS);

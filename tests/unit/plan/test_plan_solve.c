@@ -425,6 +425,21 @@ static void test_threads_keep_the_optimum(void **state) {
     made_free(&m);
 }
 
+// With the longest limit, the search in depth runs, too. Local search alone does not end on this problem.
+static void test_longest_limit(void **state) {
+    (void) state;
+    struct plan_made m;
+    plan_made_hard(&m, 2);
+    uint64_t *off = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
+    assert_non_null(off);
+    const struct berth_plan_params params = {.time_limit_us = INT64_MAX};
+    struct berth_plan_report r;
+    assert_int_equal(berth_plan_solve(m.items, m.n, &params, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.proven && r.peak == m.optimum);
+    free(off);
+    made_free(&m);
+}
+
 struct watch_data {
     int n_left;           // calls until the callback ends the search
     uint64_t peak, bound; // arguments of the last call
@@ -643,6 +658,7 @@ int main(void) {
         cmocka_unit_test(test_brief),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_threads_keep_the_optimum),
+        cmocka_unit_test(test_longest_limit),
         cmocka_unit_test(test_start_stays),
         cmocka_unit_test(test_watched),
         cmocka_unit_test(test_made),
