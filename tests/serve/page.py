@@ -92,11 +92,13 @@ class Tabs(Browser):
         return self.js(f"(document.querySelector({json.dumps(selector)}) || {{}}).innerText || ''")
 
 
-# What the page gets instead of the server's answer.
+# What the page gets instead of the server's answer. It can be read at once, without a task of the browser.
 STUB = """(() => { const real = window.fetch; window.fetch = (url, options) => {
   if (!String(url).includes("completions")) { return real(url, options); }
   window.fetch = real;
-  return Promise.resolve(new Response(%s, {status: %d, headers: {"Retry-After": "7"}})); }; })()"""
+  const text = %s, answer = new Response(text, {status: %d, headers: {"Retry-After": "7"}});
+  answer.json = () => Promise.resolve(JSON.parse(text));
+  return Promise.resolve(answer); }; })()"""
 IDLE = "document.getElementById('stop').hidden"
 TRIES = 25  # for events that depend on random answers
 LAST = "#log article:last-child"
@@ -415,6 +417,8 @@ class Test:
             self.soon("document.getElementById('key').open", "401 does not ask for the key")
             b.shot(self.shots, "key")
             b.js(f"document.querySelector('#key input').value = {json.dumps(key)}")
+            if key == "wrong":  # refused before the browser tells the page that the dialog has closed
+                b.js(STUB % (json.dumps(json.dumps({"error": {"message": "wrong API key"}})), 401))
             b.click_on("#key button.main")
         self.soon(f"{IDLE} && !document.querySelector('.error') && document.querySelectorAll('#log article').length === 2", "no answer with the key")
         self.soon("document.getElementById('figures').innerText.includes('running')", "no figures with the key")

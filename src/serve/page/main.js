@@ -204,21 +204,25 @@ async function copy(message) {
 
 // ---- dialogs ----
 
-// Opens a dialog with the values of its fields. Returns the new values, or null if it is cancelled.
+// Opens a dialog with the values of its fields. Returns the new values, or null if it is cancelled or already open.
 function ask(name, values) {
   const dialog = get(name), form = dialog.querySelector("form");
+  if (dialog.open) {
+    return Promise.resolve(null);
+  }
   form.reset();
   for (const [field, value] of Object.entries(values)) {
     form.elements[field].value = value;
   }
   return new Promise(resolve => {
+    let given = null;
     form.onsubmit = event => {
       event.preventDefault();
-      resolve(Object.fromEntries(new FormData(form)));
+      given = Object.fromEntries(new FormData(form));
       dialog.close();
     };
     form.querySelector("[value=cancel]").onclick = () => dialog.close();
-    dialog.onclose = () => resolve(null); // has no effect after onsubmit
+    dialog.onclose = () => resolve(given); // the event comes later: only then may the dialog open again
     dialog.showModal();
   });
 }
