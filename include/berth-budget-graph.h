@@ -39,7 +39,12 @@ struct berth_graph_budget_params {
     // Receives the tensors of (*result)->alive in their order, with their bytes: every schedule has these in memory at once. May
     // be NULL.
     void (*on_alive)(int64_t i, const struct ggml_tensor *tensor, uint64_t size, void *user_data);
-    void *user_data; // argument of on_alive
+    // Receives the ops and limits before the search. If it returns false, there is no search: *out and *result are NULL. May be NULL.
+    bool (*on_ops)(const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params, void *user_data);
+    void *user_data; // argument of on_alive and on_ops
+
+    berth_plan_write_t proof; // as in berth_budget_params
+    void *proof_data;         // argument of `proof`
 };
 
 // ---- graphs within a memory limit ----

@@ -66,6 +66,11 @@ struct berth_budget_params {
     int64_t max_nodes;                     // most nodes of the exact search; 0: 30,000; below 0: no exact search
     uint64_t seed;                         // seed of the local search
     bool live_only;                        // limits are for live bytes; otherwise for packed memory, gaps included
+    // Receives the proof that no schedule keeps the limits, in the format of docs/dev/proofs.md, which `berth verify --proof` checks.
+    // It is complete if the result has proven and not fits; otherwise nothing is written. NULL: no proof is made. If writing fails,
+    // solving fails.
+    berth_plan_write_t proof;
+    void *proof_data; // argument of `proof`
 };
 
 // The memory that a pool needs.

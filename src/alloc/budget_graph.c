@@ -235,8 +235,12 @@ static enum ggml_status pools_measure(const struct task *t, struct ggml_cgraph *
     return status;
 }
 
+static bool limits_are_lowered(const struct task *t, const uint64_t *limits) {
+    return limits[0] != t->budget->memory_limit || limits[1] != t->budget->spill_limit;
+}
+
 // Solves with the given limits and rewrites the graph. *bytes: the sizes that the allocator requires. The caller undoes a
-// rejected rewrite.
+// rejected rewrite. If the caller wants no search, *result is NULL.
 static enum ggml_status task_try(
     struct task *t, const uint64_t *limits, struct rewrite *w, struct berth_budget_result **result, size_t *bytes) {
     const double cost = t->budget->spill_cost_per_byte > 0 ? t->budget->spill_cost_per_byte : SPILL_FLOPS_PER_BYTE;
@@ -246,10 +250,18 @@ static enum ggml_status task_try(
                                                   .spill_cost_per_byte = cost,
                                                   .spill_cost_per_copy = BUDGET_FLOPS_PER_NODE},
         {.pool = 1, .limit = limits[1]}};
-    const struct berth_budget_params params = {
-        .pools = pools, .n_pools = t->n_pools, .time_limit_us = t->budget->time_limit_us, .seed = t->budget->seed};
+    const bool is_lowered = limits_are_lowered(t, limits);
+    const struct berth_budget_params params = {.pools = pools,
+        .n_pools = t->n_pools,
+        .time_limit_us = t->budget->time_limit_us,
+        .seed = t->budget->seed,
+        .proof = is_lowered ? NULL : t->budget->proof,
+        .proof_data = t->budget->proof_data};
     *w = (struct rewrite){0};
     const int64_t n = t->o.n;
+    if (!is_lowered && t->budget->on_ops != NULL && !t->budget->on_ops(t->o.ops, n, &params, t->budget->user_data)) {
+        return GGML_STATUS_SUCCESS;
+    }
     enum ggml_status status = t->budget->steps == NULL
                                   ? berth_budget_solve(t->o.ops, n, &params, result)
                                   : berth_budget_check(t->o.ops, n, &params, t->budget->steps, t->budget->n_steps, result);
@@ -286,6 +298,9 @@ static enum ggml_status task_run(
         *result = NULL;
         status = task_try(t, limits, &w, result, bytes);
         bool fits = false;
+        if (status == GGML_STATUS_SUCCESS && *result == NULL) {
+            return status;
+        }
         if (status == GGML_STATUS_SUCCESS) {
             fits = (*result)->fits && bytes[0] <= requested[0] && bytes[1] <= requested[1];
         }
@@ -310,6 +325,10 @@ static enum ggml_status task_run(
         for (int p = 0; p < t->n_pools; p++) {
             limits[p] = limit_lower(limits[p], requested[p], bytes[p]);
         }
+    }
+    if (*result != NULL && limits_are_lowered(t, limits)) { // what is proven holds for the lowered limits only
+        (*result)->proven = false;
+        (*result)->cost_bound = (*result)->cost_once;
     }
     return status;
 }
@@ -344,7 +363,7 @@ enum ggml_status berth_graph_budget(struct ggml_cgraph *graph, const struct bert
     if (status != GGML_STATUS_SUCCESS) {
         berth_budget_free(*result);
         *result = NULL;
-    } else if (budget->on_alive != NULL) {
+    } else if (*result != NULL && budget->on_alive != NULL) {
         for (int64_t i = 0; i < (*result)->n_alive; i++) {
             const int32_t op = (*result)->alive[i];
             budget->on_alive(i, t.o.tensors[op], t.o.ops[op].size, budget->user_data);

@@ -227,6 +227,12 @@ static enum ggml_status graph_write(FILE *file, void *user) {
     return ok ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
+static bool ops_report(
+    const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params, void *user_data) {
+    const struct view_budget *budget = &((const struct view_plan *) user_data)->budget;
+    return budget->on_ops == NULL || budget->on_ops(ops, n_ops, params, budget->user);
+}
+
 static void alive_report(int64_t i, const struct ggml_tensor *tensor, uint64_t size, void *user_data) {
     view_plan_alive_add(user_data, (size_t) i, tensor->name, size);
 }
@@ -248,7 +254,10 @@ static enum ggml_status graph_budget(
         .spill_limit = plan->budget.spill,
         .spill_cost_per_byte = SPILL_FLOPS,
         .on_alive = alive_report,
-        .user_data = plan};
+        .on_ops = ops_report,
+        .user_data = plan,
+        .proof = plan->budget.proof,
+        .proof_data = plan->budget.proof_data};
     if (g->n_bufs > 1) {
         return berth_fail(
             GGML_STATUS_FAILED, "%s: the graph uses %d buffers; --budget requires a graph that uses one", path, g->n_bufs);

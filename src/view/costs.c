@@ -255,9 +255,16 @@ static enum ggml_status rows_solve(struct rows *r, struct view_plan *plan) {
                                                   .spill_to = other,
                                                   .spill_cost_per_byte = 1.0 / SPILL_BYTES},
         {.pool = other, .limit = plan->budget.spill}};
-    const struct berth_budget_params params = {
-        .pools = pools, .n_pools = plan->budget.spill > 0 ? 2 : 1, .time_limit_us = VIEW_BUDGET_US, .seed = 1};
+    const struct berth_budget_params params = {.pools = pools,
+        .n_pools = plan->budget.spill > 0 ? 2 : 1,
+        .time_limit_us = VIEW_BUDGET_US,
+        .seed = 1,
+        .proof = plan->budget.proof,
+        .proof_data = plan->budget.proof_data};
     plan->spill_price = spill_price;
+    if (plan->budget.on_ops != NULL && !plan->budget.on_ops(r->ops, r->set->n_items, &params, plan->budget.user)) {
+        return GGML_STATUS_SUCCESS;
+    }
     const enum ggml_status status = berth_budget_solve(r->ops, r->set->n_items, &params, &plan->budgeted);
     if (status != GGML_STATUS_SUCCESS) {
         return status;

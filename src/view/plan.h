@@ -11,9 +11,15 @@
 #define VIEW_BUDGET_US 1000000 // time limit of the search that decides what to recompute and spill
 #define VIEW_BUDGET_N_ALIVE 8  // number of values in view_plan.alive
 
-// A memory limit. bytes: the limit; 0: none. spill: bytes of a second pool for spilled values; 0: no spilling.
+// A memory limit.
 struct view_budget {
-    uint64_t bytes, spill;
+    uint64_t bytes;           // 0: no limit
+    uint64_t spill;           // bytes of a second pool for spilled values; 0: no spilling
+    berth_plan_write_t proof; // as in berth_budget_params
+    void *proof_data;
+    // Receives the ops and limits. If it returns false, the input is read without a search. NULL: not called.
+    bool (*on_ops)(const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params, void *user);
+    void *user;
 };
 
 // A value that is alive in every schedule at the step that needs the most memory.

@@ -57,6 +57,22 @@ struct budget_graph {
     struct berth_arrays mem; // owns all arrays
 };
 
+// A state of a schedule of at most 64 ops: sets of values or ops, bit i for number i.
+// - live: the values in memory;
+// - out: the values with a spilled copy;
+// - done: the inputs, and the ops that cannot be recomputed (once ops and outputs) and have run.
+// The possible next steps depend on the state only.
+struct budget_state {
+    uint64_t live, out, done;
+};
+
+// The caller's callback for the proof that no schedule keeps the limits.
+struct budget_proof {
+    berth_plan_write_t write; // NULL: no proof is made
+    void *user;
+    const int32_t *order; // the caller's number of each op; NULL: the same numbers
+};
+
 // ---- model.c ----
 
 enum ggml_status budget_graph_init(struct budget_graph *g, const struct berth_budget_op *ops, int64_t n_ops,
@@ -143,11 +159,12 @@ static inline bool budget_is_over(const struct budget_graph *g, const struct bud
     return *g->work >= end->work || (end->us < INT64_MAX && ggml_time_us() >= end->us);
 }
 
-enum budget_answer { BUDGET_OUT_OF_MEMORY = -1, BUDGET_GAVE_UP, BUDGET_NONE, BUDGET_FOUND };
+enum budget_answer { BUDGET_NOT_WRITTEN = -2, BUDGET_OUT_OF_MEMORY, BUDGET_GAVE_UP, BUDGET_NONE, BUDGET_FOUND };
 
-// Finds the cheapest of all schedules, or proves that there is none. Raises *cost: no schedule costs less.
-enum budget_answer budget_exact(
-    const struct budget_graph *g, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
+// Finds the cheapest of all schedules, or proves that there is none. Raises *cost: no schedule costs less. If there is no schedule,
+// writes the proof. If writing fails, returns BUDGET_NOT_WRITTEN.
+enum budget_answer budget_exact(const struct budget_graph *g, const struct budget_proof *proof, int64_t max_nodes,
+    int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
 // Lists all schedules by rising cost, until the judge accepts one. On entry, no schedule costs less than *cost. On return, no
 // schedule that the judge accepts costs less than *cost.
 struct budget_judge {
@@ -179,6 +196,14 @@ enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
 // Solves a chain of ops and its backward pass, if all values have one size. BUDGET_GAVE_UP: not a chain.
 enum budget_answer budget_chain(const struct budget_graph *g, struct budget_steps *out) BERTH_MUST_USE;
+
+// ---- proof.c: docs/dev/proofs.md, "Memory limits". Nothing is written if proof->write is NULL ----
+
+// Writes that the inputs, the kept values, or the values during an op exceed the limit of pool p; g->least[p] must exceed it.
+enum ggml_status budget_proof_least(const struct budget_graph *g, const struct budget_proof *proof, int32_t p) BERTH_MUST_USE;
+// Writes all states that a schedule may reach within the limits. The graph has at most 64 ops.
+enum ggml_status budget_proof_states(
+    const struct budget_graph *g, const struct budget_proof *proof, const struct budget_state *states, size_t n) BERTH_MUST_USE;
 
 // ---- reorder.c ----
 

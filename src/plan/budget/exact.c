@@ -9,18 +9,8 @@
 
 // ---- states ----
 
-// A state has three sets:
-// - live: the values in memory;
-// - out: the values with a spilled copy;
-// - done: the inputs, and the ops that cannot be recomputed (once ops and outputs) and have run.
-// The possible next steps depend on the state only.
-
 #define BUDGET_WORD 64       // largest number of ops
 #define BUDGET_NO UINT64_MAX // there is no path from here to the goal
-
-struct budget_state {
-    uint64_t live, out, done; // sets of values or ops
-};
 
 struct budget_words {
     const struct budget_graph *g;
@@ -406,30 +396,38 @@ static enum budget_answer search_run(
     return BUDGET_NONE;
 }
 
-static bool inputs_fit(const struct budget_graph *g) {
-    for (int32_t p = 0; p < g->n_pools; p++) {
-        uint64_t sum = 0;
-        for (int32_t i = 0; i < g->n; i++) {
-            sum += g->pool[i] == p && budget_is_input(g, i) ? g->size[i] : 0;
-        }
-        if (sum > g->pools[p].limit) {
-            return false;
+// Writes that there is no schedule: from each reached state, only reached states follow, or states from which there is no path to
+// the goal.
+static enum budget_answer none_write(const struct search *s, const struct budget_proof *proof) {
+    struct budget_state *states = berth_malloc(s->n_nodes * sizeof *states);
+    size_t n = 0;
+    if (states == NULL) {
+        return BUDGET_OUT_OF_MEMORY;
+    }
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        if (s->nodes[i].to_go != BUDGET_NO) {
+            states[n++] = s->nodes[i].state;
         }
     }
-    return true;
+    const enum ggml_status status = budget_proof_states(s->w.g, proof, states, n);
+    berth_free(states);
+    if (status == GGML_STATUS_ALLOC_FAILED) {
+        return BUDGET_OUT_OF_MEMORY;
+    }
+    return status == GGML_STATUS_SUCCESS ? BUDGET_NONE : BUDGET_NOT_WRITTEN;
 }
 
-enum budget_answer budget_exact(
-    const struct budget_graph *g, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) {
+enum budget_answer budget_exact(const struct budget_graph *g, const struct budget_proof *proof, int64_t max_nodes,
+    int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) {
     struct search s = {0};
     *cost = g->cost_once;
-    if (!inputs_fit(g)) {
-        return BUDGET_NONE;
-    }
     if (!budget_words_init(&s.w, g)) {
         return BUDGET_GAVE_UP;
     }
-    const enum budget_answer answer = search_run(&s, max_nodes, n_nodes, out, cost);
+    enum budget_answer answer = search_run(&s, max_nodes, n_nodes, out, cost);
+    if (answer == BUDGET_NONE && proof->write != NULL) {
+        answer = none_write(&s, proof);
+    }
     search_fini(&s);
     return answer;
 }

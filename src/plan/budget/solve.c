@@ -19,6 +19,7 @@
 struct solver {
     struct budget_graph g;
     const struct berth_budget_params *params;
+    struct budget_proof proof;
     uint64_t *limits; // [n_pools] the caller's limits; the limits in g->pools may be lower
     uint64_t *peaks;  // [n_pools] peaks of the last checked schedule
     struct budget_trace t;
@@ -116,9 +117,9 @@ static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_
     if (most < 0) {
         return GGML_STATUS_SUCCESS;
     }
-    enum budget_answer answer = budget_exact(&s->g, most, &s->n_nodes, steps, &cost);
-    if (answer == BUDGET_OUT_OF_MEMORY) {
-        return GGML_STATUS_ALLOC_FAILED;
+    enum budget_answer answer = budget_exact(&s->g, &s->proof, most, &s->n_nodes, steps, &cost);
+    if (answer < BUDGET_GAVE_UP) {
+        return answer == BUDGET_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
     }
     s->is_proven_impossible = answer == BUDGET_NONE;
     s->bound = max_u64(cost, s->bound);
@@ -273,13 +274,14 @@ static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, s
 
 // ---- all methods ----
 
-static bool is_impossible(const struct solver *s) {
+// Returns a pool in which every schedule exceeds the limit, -1: none is known.
+static int32_t impossible_find(const struct solver *s) {
     for (int32_t p = 0; p < s->g.n_pools; p++) {
         if (s->g.least[p] > s->limits[p]) {
-            return true;
+            return p;
         }
     }
-    return false;
+    return -1;
 }
 
 static enum ggml_status hoisted_run(struct solver *s, const int32_t *order);
@@ -289,9 +291,10 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     if (!steps_given(&s->g, NULL, steps) || !budget_copy(&s->best, steps)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    s->is_proven_impossible = is_impossible(s);
-    if (s->is_proven_impossible) {
-        return GGML_STATUS_SUCCESS;
+    const int32_t impossible = impossible_find(s);
+    if (impossible >= 0) {
+        s->is_proven_impossible = true;
+        return budget_proof_least(&s->g, &s->proof, impossible);
     }
     enum ggml_status status = steps_offer(s, steps, s->is_hoisted ? "hoisted" : "as given", &fits);
     if (status != GGML_STATUS_SUCCESS || s->has_best) {
@@ -360,7 +363,7 @@ static enum ggml_status tight_report(const struct solver *s, struct berth_budget
 
 static enum ggml_status solver_init(
     struct solver *s, const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params) {
-    *s = (struct solver){.params = params};
+    *s = (struct solver){.params = params, .proof = {.write = params->proof, .user = params->proof_data}};
     const enum ggml_status status = budget_graph_init(&s->g, ops, n_ops, params);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -427,6 +430,7 @@ static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
         ops_renumber(&s->g, order, ops, srcs, place);
         status = solver_init(&h, ops, (size_t) s->g.n, s->params);
         h.is_hoisted = true;
+        h.proof.order = order;
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = solver_run(&h);

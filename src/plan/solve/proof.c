@@ -5,6 +5,7 @@
 #include "plan/solve/proof.h"
 #include "base/min.h"
 #include "plan/solve/blocks.h"
+#include "plan/solve/proof_text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -49,59 +50,8 @@ void berth_plan_proof_keep(struct plan_proof *proof, struct plan_log *log, const
 
 // ---- output ----
 
-struct proof_output {
-    const struct plan_proof *proof;
-    char *text; // [OUTPUT_SIZE]
-    size_t n;
-    uint32_t sum[2]; // Adler-32 of the text since the last header
-    bool has_failed;
-};
-
-#define OUTPUT_SIZE ((size_t) 1 << 16)
-#define ADLER_MOD 65521
-#define ADLER_BLOCK 5552 // bytes after which the sums are reduced; with more bytes they might overflow
-
-static void output_flush(struct proof_output *o) {
-    for (size_t at = 0; at < o->n; at += ADLER_BLOCK) {
-        const size_t end = min_size(at + ADLER_BLOCK, o->n);
-        for (size_t i = at; i < end; i++) {
-            o->sum[0] += (unsigned char) o->text[i];
-            o->sum[1] += o->sum[0];
-        }
-        o->sum[0] %= ADLER_MOD;
-        o->sum[1] %= ADLER_MOD;
-    }
-    if (!o->has_failed && o->n > 0) {
-        o->has_failed = !o->proof->write(o->text, o->n, o->proof->user);
-    }
-    o->n = 0;
-}
-
-BERTH_PRINTF(2, 3) static void output_print(struct proof_output *o, const char *format, ...) {
-    if (OUTPUT_SIZE - o->n < 256) {
-        output_flush(o);
-    }
-    va_list args;
-    va_start(args, format);
-    o->n += (size_t) vsnprintf(o->text + o->n, OUTPUT_SIZE - o->n, format, args);
-    va_end(args);
-}
-
-static void output_bytes(struct proof_output *o, const char *text, size_t size) {
-    while (size > 0) {
-        const size_t part = min_size(size, OUTPUT_SIZE - o->n);
-        memcpy(o->text + o->n, text, part);
-        o->n += part;
-        text += part;
-        size -= part;
-        if (o->n == OUTPUT_SIZE) {
-            output_flush(o);
-        }
-    }
-}
-
 // Copies the log. False: the temporary file cannot be read.
-static bool output_log(struct proof_output *o, struct plan_log *log) {
+static bool output_log(struct plan_text *o, struct plan_log *log) {
     char part[4096];
     if (log->file != NULL && (fflush(log->file) != 0 || fseeko(log->file, 0, SEEK_SET) != 0)) {
         return false;
@@ -111,10 +61,10 @@ static bool output_log(struct proof_output *o, struct plan_log *log) {
         if (fread(part, 1, n, log->file) != n) {
             return false;
         }
-        output_bytes(o, part, n);
+        berth_plan_text_bytes(o, part, n);
         left -= n;
     }
-    output_bytes(o, log->text, log->n);
+    berth_plan_text_bytes(o, log->text, log->n);
     return true;
 }
 
@@ -194,14 +144,14 @@ static void live_set_pick(struct live_set *l, int64_t step, uint64_t align) {
     l->sum -= most_pad;
 }
 
-static void live_set_write(const struct live_set *l, struct proof_output *o, uint64_t align) {
-    output_print(o, "live %" PRIu64, align);
+static void live_set_write(const struct live_set *l, struct plan_text *o, uint64_t align) {
+    berth_plan_text_print(o, "live %" PRIu64, align);
     for (int32_t k = 0; k < l->pool->n_ids; k++) {
         if (l->pick[k] >= 0) {
-            output_print(o, " %" PRId32, l->pick[k]);
+            berth_plan_text_print(o, " %" PRId32, l->pick[k]);
         }
     }
-    output_print(o, "\n");
+    berth_plan_text_print(o, "\n");
 }
 
 #define N_ALIGNS 16 // the number of different alignments that bound.c tries
@@ -252,16 +202,16 @@ static int32_t highest_fixed(const struct plan_pool *pool, uint64_t *end) {
 }
 
 // Writes the highest bound up to `most` for which the items alive at a step, or a fixed item, are the reason. Returns this bound.
-static uint64_t simple_write(struct live_set *l, struct proof_output *o, uint64_t most) {
+static uint64_t simple_write(struct live_set *l, struct plan_text *o, uint64_t most) {
     int64_t step;
     uint64_t align, end;
     const int32_t fixed = highest_fixed(l->pool, &end);
     const uint64_t bound = fixed >= 0 && end >= most ? most : live_set_best(l, most, &step, &align);
     if (fixed >= 0 && end >= bound) {
-        output_print(o, "bound %" PRIu64 "\nlive 1 %" PRId32 "\n", min_u64(end, most), fixed);
+        berth_plan_text_print(o, "bound %" PRIu64 "\nlive 1 %" PRId32 "\n", min_u64(end, most), fixed);
         return min_u64(end, most);
     }
-    output_print(o, "bound %" PRIu64 "\n", bound);
+    berth_plan_text_print(o, "bound %" PRIu64 "\n", bound);
     live_set_pick(l, step, align);
     live_set_write(l, o, align);
     return bound;
@@ -317,35 +267,35 @@ static bool members_find(const struct plan_pool *pool, struct members *m) {
 }
 
 // False: a failure; the text is then incomplete.
-static bool search_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t align, struct proof_output *o) {
+static bool search_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t align, struct plan_text *o) {
     struct members m;
     if (!members_find(pool, &m)) {
         berth_arrays_free(&m.mem);
         return false;
     }
-    output_print(
+    berth_plan_text_print(
         o, "search %" PRId64 " %" PRIu64 " %" PRIu64 "\nblocks %" PRId32 "\n", proof->bound - 1, pool->unit, align, proof->n);
     for (int32_t i = 0; i < proof->n; i++) {
         const int32_t b = proof->ids != NULL ? proof->ids[i] : i;
         const int32_t from = b > 0 ? m.at[b - 1] : 0;
         for (int32_t k = from; k < m.at[b]; k++) {
-            output_print(o, k + 1 < m.at[b] ? "%" PRId32 " " : "%" PRId32 "\n", m.ids[k]);
+            berth_plan_text_print(o, k + 1 < m.at[b] ? "%" PRId32 " " : "%" PRId32 "\n", m.ids[k]);
         }
     }
     berth_arrays_free(&m.mem);
-    output_print(o, "steps\n");
+    berth_plan_text_print(o, "steps\n");
     return output_log(o, &proof->log);
 }
 
 // ---- the proof of a pool ----
 
 // Writes the bound and the reason for it. If it is not known why the bound holds, lowers the bound.
-static bool statement_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t *bound, struct proof_output *o) {
+static bool statement_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t *bound, struct plan_text *o) {
     struct live_set live;
     bool ok = live_set_init(&live, pool);
     const bool is_higher = *bound > pool->bound;
     if (ok && is_higher && proof->bound > 0 && (uint64_t) proof->bound * pool->unit - pool->pad_max >= *bound) {
-        output_print(o, "bound %" PRIu64 "\n", *bound);
+        berth_plan_text_print(o, "bound %" PRIu64 "\n", *bound);
         int32_t k = 0; // an item with a block; if sizes are rounded, all blocks have one alignment
         while (pool->block_of[k] < 0) {
             k++;
@@ -360,19 +310,15 @@ static bool statement_write(struct plan_proof *proof, const struct plan_pool *po
 }
 
 enum ggml_status berth_plan_proof_write(struct plan_proof *proof, const struct plan_pool *pool, uint64_t *bound) {
-    struct proof_output o = {.proof = proof, .text = berth_malloc(OUTPUT_SIZE), .sum = {1, 0}};
-    if (o.text == NULL) {
+    struct plan_text text;
+    if (!berth_plan_text_begin(&text, proof->write, proof->user)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the proof of %d items", pool->n_ids);
     }
-    output_print(&o, "berth-proof 1\npool %" PRIu32 "\n", (uint32_t) pool_item(pool, 0)->pool);
-    const bool ok = statement_write(proof, pool, bound, &o);
-    output_flush(&o);
-    output_print(&o, "end %" PRIu32 "\n", o.sum[1] << 16 | o.sum[0]);
-    output_flush(&o);
-    berth_free(o.text);
-    if (ok && !o.has_failed) {
+    berth_plan_text_print(&text, "pool %" PRIu32 "\n", (uint32_t) pool_item(pool, 0)->pool);
+    const bool ok = statement_write(proof, pool, bound, &text);
+    if (berth_plan_text_end(&text) && ok) {
         return GGML_STATUS_SUCCESS;
     }
     return berth_fail(GGML_STATUS_FAILED, "plan: cannot write the proof of %d items: %s", pool->n_ids,
-        o.has_failed ? "the output failed" : "out of memory, or the temporary file is full");
+        ok ? "the output failed" : "out of memory, or the temporary file is full");
 }
