@@ -48,8 +48,7 @@ static const struct cli_option option_rows[] = {
         CLI_TO(struct options, out)),
     CLI_OPTION(0, "proof", "FILE",
         "write why the bound holds; 'berth verify --proof FILE PLAN' checks it with PLAN from --out. Only what the file shows is "
-        "then "
-        "called proven. A name that ends in .gz: compressed",
+        "then called proven. If no schedule keeps --budget, the file shows this. A name that ends in .gz: compressed",
         .takes = "*", CLI_TO(struct options, proof)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
         "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, and "
@@ -104,9 +103,9 @@ static void print_report(
     berth_json_printf(w, "'method': %s, 'ms': %.3f", r->method, (double) r->time_us / 1000);
 }
 
-// The solver for memory limits writes no proof. So with --proof, its answers are not called proven.
+// The lowest cost of a schedule has no proof. So with --proof, it is not called proven.
 static bool is_budget_proven(const struct options *o, const struct berth_budget_result *b) {
-    return b->proven && o->proof == NULL;
+    return b->proven && (o->proof == NULL || !b->fits);
 }
 
 // Returns false if memory is exhausted.
@@ -199,7 +198,7 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
         if (o->budget.spill > 0) {
             fprintf(file, "  costs    %s\n", plan->spill_price);
         }
-    } else if (b->uses[0].live_bound > bytes && o->proof == NULL) {
+    } else if (b->uses[0].live_bound > bytes) {
         fprintf(file, "  budget   cannot fit: at least %s are required", cli_bytes(b->uses[0].live_bound, text[0]));
         fprintf(file, ", %s more than given\n", cli_bytes(b->uses[0].live_bound - bytes, text[1]));
         print_alive_together(file, plan);
@@ -325,29 +324,44 @@ static int answer_code(const struct options *o, const struct view_plan *plan, co
     return report->proven ? CLI_NEGATIVE : CLI_UNKNOWN;
 }
 
-// Plans, and writes the proof if --proof is given.
-static int plan_place(struct options *o, struct view_plan *plan, uint64_t *offsets, struct berth_plan_report *report) {
+// ---- the file of --proof ----
+
+struct proof_out {
+    FILE *file; // NULL: none
+    struct proof_writer writer;
+};
+
+// Opens the file of --proof, if there is one. The solvers then write to it.
+static int proof_open(struct options *o, struct proof_out *out) {
+    const char *why;
+    out->file = NULL;
     if (o->proof == NULL) {
-        return cli_plan_place(o->path, plan, &o->params, offsets, report, &o->is_stopped);
+        return CLI_OK;
     }
     FILE *file = cli_open(o->proof);
     if (file == NULL) {
         return CLI_FAILURE;
     }
-    struct proof_writer writer;
-    const char *why;
-    if (!proof_writer_init(&writer, file, berth_ends_with(o->proof, ".gz"), &why)) {
+    if (!proof_writer_init(&out->writer, file, berth_ends_with(o->proof, ".gz"), &why)) {
         return cli_close_why(file, o->proof, false, why);
     }
-    o->params.proof = proof_writer_write;
-    o->params.proof_data = &writer;
-    const int code = cli_plan_place(o->path, plan, &o->params, offsets, report, &o->is_stopped);
-    const bool is_written = proof_writer_fini(&writer);
-    if (code != CLI_OK && is_written) {
-        cli_drop(file);
+    out->file = file;
+    o->params.proof = o->budget.proof = proof_writer_write;
+    o->params.proof_data = o->budget.proof_data = &out->writer;
+    return CLI_OK;
+}
+
+// Ends the file. If code is not CLI_OK, or nothing is proven, there is no file.
+static int proof_close(const struct options *o, struct proof_out *out, bool is_proven, int code) {
+    if (out->file == NULL) {
         return code;
     }
-    return cli_close(file, o->proof, is_written);
+    const bool is_written = proof_writer_fini(&out->writer);
+    if (is_written && (code != CLI_OK || !is_proven)) {
+        cli_drop(out->file);
+        return code;
+    }
+    return cli_close(out->file, o->proof, is_written);
 }
 
 int cli_plan(const struct cli_args *args) {
@@ -357,8 +371,18 @@ int cli_plan(const struct cli_args *args) {
         return code;
     }
     struct view_plan plan;
+    struct proof_out proof;
+    code = proof_open(o, &proof);
+    if (code != CLI_OK) {
+        return code;
+    }
     if (cli_plan_open(o->path, &o->model, &o->budget, &plan) != CLI_OK) {
-        return CLI_FAILURE;
+        return proof_close(o, &proof, false, CLI_FAILURE);
+    }
+    // If no schedule keeps the limit, the proof is about schedules, and the plan of the original graph has none.
+    const bool is_kept = plan.budgeted == NULL || plan.budgeted->fits;
+    if (!is_kept) {
+        o->params.proof = NULL;
     }
     const struct berth_plan_set *set = plan.set;
     struct berth_plan_report report;
@@ -368,9 +392,10 @@ int cli_plan(const struct cli_args *args) {
     }
     if (offsets == NULL) {
         code = cli_fail(CLI_FAILURE, "out of memory");
-        goto end;
+    } else {
+        code = cli_plan_place(o->path, &plan, &o->params, offsets, &report, &o->is_stopped);
     }
-    code = plan_place(o, &plan, offsets, &report);
+    code = proof_close(o, &proof, is_kept || plan.budgeted->proven, code);
     if (code != CLI_OK) {
         goto end;
     }

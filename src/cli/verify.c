@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// verify.c: `berth verify PLAN`: checks a plan and prints the first fault. With --proof it also checks why no plan has a lower peak.
+// verify.c: `berth verify PLAN`: checks a plan and prints the first fault. With --proof it also checks why no plan has a lower peak,
+// or with --budget, why no schedule keeps a memory limit.
 
 #include "base/json.h"
 #include "base/min.h"
 #include "cli/help.h"
+#include "cli/plans.h"
 #include "proof/file.h"
 
 #include <inttypes.h>
@@ -11,6 +13,7 @@
 struct options {
     const char *proof;
     bool json;
+    struct view_budget budget;
 };
 
 static const struct cli_option option_rows[] = {
@@ -18,8 +21,16 @@ static const struct cli_option option_rows[] = {
         "also check the proof of 'berth plan --proof FILE': no plan has a lower peak. Exit code 0: valid and optimal, 1: plan or "
         "proof not valid, 4: a gap is left. If PLAN has no offsets, only the proof is checked",
         .takes = "*", CLI_TO(struct options, proof)),
+    CLI_OPTION(0, "budget", "N",
+        "with --proof, for a captured graph or CSV with costs: check the proof of 'berth plan --budget N --proof FILE': no "
+        "schedule "
+        "stays within N bytes. Exit code 0: valid, 1: refused",
+        .kind = CLI_SIZE, CLI_TO(struct options, budget.bytes)),
+    CLI_OPTION(0, "spill", "N", "with --budget: values may also be spilled to another pool of N bytes", .kind = CLI_SIZE,
+        CLI_TO(struct options, budget.spill)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
-        "print one JSON object: items, valid, peak, fault; with --proof also proof: valid, why, bound, optimal, steps"),
+        "print one JSON object: items, valid, peak, fault; with --proof also proof: valid, why, bound, optimal, steps; with "
+        "--budget also budget"),
     {0},
 };
 
@@ -27,7 +38,7 @@ const struct cli_help cli_verify_help = {
     .command = "verify",
     .what = "check that a plan is valid",
     .operands = "PLAN",
-    .takes = ".csv .json",
+    .takes = ".csv .json .ggraph .ggraph.gz",
     .n_operands = {1, 1, 1},
     .about =
         "Checks a plan (CSV with a column 'offset', or JSON): buffers that are alive at the same time must not share bytes, and "
@@ -36,7 +47,8 @@ const struct cli_help cli_verify_help = {
     .size = sizeof(struct options),
     .negative = "the plan is not valid",
     .further = "4 the proof leaves a gap",
-    .examples = {{"Is it valid?", "verify plan.csv"}, {"Is it optimal?", "verify --proof plan.proof plan.csv"}},
+    .examples = {{"Is it valid?", "verify plan.csv"}, {"Is it optimal?", "verify --proof plan.proof plan.csv"},
+        {"Is 24 MiB too little for every schedule?", "verify --budget 24MiB --proof none.proof graph.ggraph.gz"}},
 };
 
 static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) {
@@ -170,9 +182,69 @@ static int set_verify(const struct options *o, const char *path, const struct be
     return has_plan && !proof.is_optimal ? CLI_UNKNOWN : CLI_OK;
 }
 
+// ---- proofs that no schedule keeps a limit ----
+
+struct budget_check {
+    const char *path; // of the proof
+    int64_t n_ops;
+    bool is_read;
+    struct proof_result proof;
+};
+
+static bool ops_take(const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params, void *user) {
+    struct budget_check *check = user;
+    check->n_ops = n_ops;
+    check->is_read = proof_file_check_budget(check->path, ops, n_ops, params, &check->proof);
+    return false;
+}
+
+static void budget_print(const struct options *o, const struct budget_check *check) {
+    char text[64];
+    if (o->json) {
+        struct berth_json_writer w = {.file = stdout};
+        berth_json_begin(&w, NULL, '{');
+        berth_json_printf(&w, "'items': %" PRId64 ", 'valid': null, 'peak': null, 'fault': null", check->n_ops);
+        berth_json_printf(&w, "'budget': %" PRIu64, o->budget.bytes);
+        proof_json(&w, &check->proof);
+        berth_json_end(&w);
+        putchar('\n');
+    } else if (check->proof.is_valid) {
+        printf("%sproof valid%s: no schedule of %" PRId64 " ops stays within %s (%" PRId64 " states)\n",
+            cli_colour(stdout, CLI_GREEN), cli_colour(stdout, CLI_RESET), check->n_ops, cli_bytes(o->budget.bytes, text),
+            check->proof.n_steps);
+    } else {
+        proof_print(&check->proof, false);
+    }
+}
+
+static int budget_verify(struct options *o, const char *path) {
+    struct budget_check check = {.path = o->proof};
+    struct view_plan plan;
+    o->budget.on_ops = ops_take;
+    o->budget.user = &check;
+    if (cli_plan_open(path, &(const struct model_options){0}, &o->budget, &plan) != CLI_OK) {
+        return CLI_FAILURE;
+    }
+    view_plan_free(&plan);
+    if (!check.is_read) {
+        return cli_fail(CLI_FAILURE, "%s: %s", o->proof, check.proof.why);
+    }
+    budget_print(o, &check);
+    return check.proof.is_valid ? CLI_OK : CLI_NEGATIVE;
+}
+
 int cli_verify(const struct cli_args *args) {
-    const struct options *o = args->options;
+    struct options *o = args->options;
     const char *path = args->operands[0];
+    if (o->budget.bytes > 0 && o->proof == NULL) {
+        return cli_usage("verify", "--budget requires --proof");
+    }
+    if (o->budget.spill > 0 && o->budget.bytes == 0) {
+        return cli_usage("verify", "--spill requires --budget");
+    }
+    if (o->budget.bytes > 0) {
+        return budget_verify(o, path);
+    }
     struct berth_plan_set *set = NULL;
     if (berth_plan_read_file(path, &set) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());

@@ -4,7 +4,7 @@
 #include "proof/file.h"
 
 #include "base/min.h"
-#include "proof/proof.h"
+#include "proof/budget.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -147,20 +147,48 @@ static int64_t pools_check(struct proof *proof, struct pool *pools, size_t n_poo
     return n_steps;
 }
 
-bool proof_file_check(const char *path, const struct berth_plan_set *set, bool has_plan, struct proof_result *result) {
-    struct proof_input in;
-    *result = (struct proof_result){.is_optimal = has_plan};
+// Opens the file and makes an empty proof. False: a failure; result->why is the reason.
+static bool file_begin(struct proof_input *in, const char *path, struct proof **proof, struct proof_result *result) {
     errno = 0; // zlib does not set it if memory is exhausted
-    if (!input_open(&in, path)) {
+    if (!input_open(in, path)) {
         snprintf(result->why, sizeof result->why, "cannot be opened: %s", errno != 0 ? strerror(errno) : "out of memory");
         return false;
     }
+    *proof = berth_malloc(sizeof **proof);
+    if (*proof == NULL) {
+        snprintf(result->why, sizeof result->why, "out of memory");
+        input_close(in);
+    }
+    return *proof != NULL;
+}
+
+// Stores why the proof is refused, and frees it. False: the file could not be read, or memory was exhausted.
+static bool file_end(struct proof_input *in, struct proof *proof, bool has_memory, struct proof_result *result) {
+    has_memory = has_memory && !proof->mem.has_failed;
+    result->is_valid = has_memory && !proof->is_refused;
+    snprintf(result->why, sizeof result->why, "%s", proof->why);
+    if (in->has_failed) {
+        snprintf(result->why, sizeof result->why, "cannot be read");
+    } else if (!has_memory) {
+        snprintf(result->why, sizeof result->why, "out of memory");
+    }
+    input_close(in);
+    berth_arrays_free(&proof->mem);
+    berth_free(proof);
+    return !in->has_failed && has_memory;
+}
+
+bool proof_file_check(const char *path, const struct berth_plan_set *set, bool has_plan, struct proof_result *result) {
+    struct proof_input in;
+    struct proof *proof;
+    *result = (struct proof_result){.is_optimal = has_plan};
+    if (!file_begin(&in, path, &proof, result)) {
+        return false;
+    }
     struct pool *pools = berth_malloc(((size_t) set->n_items + 1) * sizeof *pools);
-    struct proof *proof = berth_malloc(sizeof *proof);
-    bool has_memory = pools != NULL && proof != NULL;
-    if (has_memory) {
+    proof_init(proof, set->items, set->n_items, input_read, &in);
+    if (pools != NULL) {
         const size_t n_pools = pools_list(set, has_plan, pools);
-        proof_init(proof, set->items, set->n_items, input_read, &in);
         result->n_steps = pools_check(proof, pools, n_pools);
         for (size_t k = 0; k < n_pools; k++) {
             result->bound += pools[k].bound;
@@ -168,18 +196,21 @@ bool proof_file_check(const char *path, const struct berth_plan_set *set, bool h
                 result->is_optimal = false;
             }
         }
-        has_memory = !proof->mem.has_failed;
-        result->is_valid = !proof->is_refused;
-        snprintf(result->why, sizeof result->why, "%s", proof->why);
-        berth_arrays_free(&proof->mem);
-    }
-    input_close(&in);
-    if (in.has_failed) {
-        snprintf(result->why, sizeof result->why, "cannot be read");
-    } else if (!has_memory) {
-        snprintf(result->why, sizeof result->why, "out of memory");
     }
     berth_free(pools);
-    berth_free(proof);
-    return !in.has_failed && has_memory;
+    return file_end(&in, proof, pools != NULL, result);
+}
+
+bool proof_file_check_budget(const char *path, const struct berth_budget_op *ops, int64_t n_ops,
+    const struct berth_budget_params *params, struct proof_result *result) {
+    struct proof_input in;
+    struct proof *proof;
+    *result = (struct proof_result){0};
+    if (!file_begin(&in, path, &proof, result)) {
+        return false;
+    }
+    proof_init(proof, NULL, 0, input_read, &in);
+    proof_budget(proof, ops, n_ops, params); // the proof stores why it is refused
+    result->n_steps = proof->n_steps;
+    return file_end(&in, proof, true, result);
 }

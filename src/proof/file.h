@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "berth-budget.h"
 #include "berth-plan-io.h"
 
 // Writes the text of a proof to a file that the caller has opened.
@@ -33,3 +34,7 @@ struct proof_result {
 // Returns false if the file cannot be read or memory is exhausted. A refused proof is not a failure.
 bool proof_file_check(
     const char *path, const struct berth_plan_set *set, bool has_plan, struct proof_result *result) BERTH_MUST_USE;
+
+// Checks the file as a proof that no schedule of the ops keeps the limits. result->n_steps is the number of states.
+bool proof_file_check_budget(const char *path, const struct berth_budget_op *ops, int64_t n_ops,
+    const struct berth_budget_params *params, struct proof_result *result) BERTH_MUST_USE;

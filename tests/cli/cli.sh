@@ -180,6 +180,21 @@ expect 4 "a lower peak is not excluded" verify --proof /dev/null "$tmp/above-pla
 printf 'id,lower,upper,size,pool\na,0,3,10,-2\nb,1,5,6,7\nc,2,4,8,-2\n' > "$tmp/pools.csv"
 expect 0 "buffer -2" plan --proof "$tmp/pools.proof" --out "$tmp/pools-plan.csv" "$tmp/pools.csv"
 expect 0 "optimal: the proof" verify --proof "$tmp/pools.proof" "$tmp/pools-plan.csv"
+# proofs that no schedule keeps a memory limit
+costs=tests/data/plan/costs.csv
+expect 1 "cannot fit: at least" plan --budget 10 --proof "$tmp/none.proof" $costs
+expect 0 "proof valid: no schedule of 10 ops stays within 10 bytes (0 states)" verify --budget 10 --proof "$tmp/none.proof" $costs
+expect 0 '"budget": 10, "proof": {"valid": true, ' verify --json --budget 10 --proof "$tmp/none.proof" $costs
+expect 0 "no schedule of 10 ops stays within" verify --budget 10 --spill 10 --proof "$tmp/none.proof" $costs
+expect 1 "bytes are within the limit of pool 0" verify --budget 100K --proof "$tmp/none.proof" $costs
+expect 1 "the proof is about a plan, not about a memory limit" verify --budget 10 --proof "$tmp/above.proof" $costs
+expect 1 "'berth-proof 1" verify --proof "$tmp/none.proof" "$tmp/above-plan.csv"
+expect 1 "cannot fit: at least" plan --budget 1000 --proof "$tmp/none.proof.gz" tests/data/graph/unet-2d.ggraph
+expect 0 "ops stays within 1,000 bytes (0 states)" verify --budget 1000 --proof "$tmp/none.proof.gz" tests/data/graph/unet-2d.ggraph
+expect 2 "--budget requires --proof" verify --budget 10 $costs
+expect 2 "--spill requires --budget" verify --spill 10 --proof "$tmp/none.proof" $costs
+expect 3 "requires a captured graph, or a CSV with the columns 'cost' and 'reads'" verify --budget 10 --proof "$tmp/none.proof" $small
+expect 3 "cannot be opened" verify --budget 10 --proof "$tmp/missing.proof" $costs
 # The exhaustive search of few items with alignments writes no log. With --proof, its bound is not called proven.
 printf 'id,lower,upper,size,alignment\na,0,2,3,4\nb,1,3,5,1\nc,2,5,4,8\nd,0,1,2,2\ne,3,5,7,4\nf,4,6,5,8\n' > "$tmp/mixed.csv"
 expect 1 "proven that no plan fits" plan --time 500 --capacity 18 "$tmp/mixed.csv"

@@ -101,7 +101,7 @@ files() {
 }
 rm -f "$tmp/out" "$tmp/err"
 files "files of plan" "folder a.csv b.gguf d.ggraph.gz e.json" plan
-files "files of verify" "folder a.csv e.json" verify
+files "files of verify" "folder a.csv d.ggraph.gz e.json" verify
 files "folders of client" "folder" client
 files "files of gguf info" "folder b.gguf" gguf info
 files "files of map --out" "folder f.svg" map --out
