@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#define REPEAT_FACTOR 8    // the search with a log may visit so many times the nodes
 #define ROUND_NODES 4      // node limit of an ask, per block of the core
 #define SPLIT_BLOCK_NS 100 // counted work of core_split, per block of the problem
 
@@ -71,11 +72,15 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
             .deadline_us = c->goal->deadline_us,
             .work = c->goal->work,
             .watch = c->goal->watch,
-            .proof = c->goal->proof,
             .scope = {.ids = c->ids, .n = c->n_core}};
         int64_t next;
         bool is_late;
         answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
+        if (answer == EXACT_NO && c->goal->proof != NULL) { // only this answer needs a log, and with a log the search differs
+            ask.proof = c->goal->proof;
+            ask.max_nodes *= REPEAT_FACTOR;
+            answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
+        }
         if (answer == EXACT_NO && next > c->state->bound) {
             c->state->bound = min_i64(next, c->state->peak);
         }
