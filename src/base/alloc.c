@@ -74,10 +74,11 @@ void *berth_realloc(void *p, size_t size) {
     if (size == 0 || must_fail()) {
         return NULL;
     }
+    const bool is_new = p == NULL; // p must not be used after realloc
     void *q = realloc(p, size);
     if (is_watched() && q != NULL) {
         atomic_fetch_add(&n_made, 1);
-        atomic_fetch_add(&n_alive, p == NULL);
+        atomic_fetch_add(&n_alive, is_new);
     }
     return q;
 }
