@@ -141,7 +141,7 @@ static int64_t pools_check(struct proof *proof, struct pool *pools, size_t n_poo
         struct pool *pool = bsearch(&key, pools, n_pools, sizeof *pools, by_pool);
         if (pool != NULL) {
             pool->bound = max_u64(proof->bound, pool->bound);
-            n_steps += proof->n_steps;
+            n_steps += (int64_t) proof->n_steps;
         }
     }
     return n_steps;

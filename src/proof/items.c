@@ -43,7 +43,7 @@ void proof_init(struct proof *p, const struct berth_plan_item *items, int64_t n,
         struct proof_item *k = &p->items[keys[m].i];
         if (keys[m].key > 0 && keys[m].key == keys[m - 1].key) {
             k->group = p->items[keys[m - 1].i].group;
-            if (!berth_lcm_ok(k->align, p->items[k->group].align, &p->items[k->group].align)) {
+            if (!berth_lcm_ok(max_u64(k->item->align, 1), p->items[k->group].align, &p->items[k->group].align)) {
                 proof_refuse(p, "an alias group has no common alignment below 2^63");
             }
         }

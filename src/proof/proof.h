@@ -14,26 +14,25 @@ typedef size_t (*proof_read_t)(char *to, size_t size, void *user);
 // An item of the plan. align and n_used count for the first item of each alias group only.
 struct proof_item {
     const struct berth_plan_item *item;
-    int32_t group;  // the first item of the same alias group; the item itself if it has none
-    uint64_t align; // the least common multiple of the alignments of the group
-    int64_t n_used; // the last part that has used the group
+    int32_t group;   // the first item of the same alias group; the item itself if it has none
+    uint64_t align;  // the least common multiple of the alignments of the group
+    uint64_t n_used; // the last part that has used the group
 };
 
 struct proof {
     struct proof_item *items; // [n_items] by rising pool
     int64_t n_items, i_pool;  // i_pool: the first item of `pool`
-    int64_t n_parts;          // number of the current part of the proof
+    uint64_t n_parts;         // number of the current part of the proof
     // What the current part shows: no plan of this pool has a peak below `bound` bytes. n_steps: the steps of a search.
     int32_t pool;
-    uint64_t bound;
-    int64_t n_steps;
+    uint64_t bound, n_steps;
     struct berth_arrays mem; // mem.has_failed: out of memory
     // The text. After a refusal there is no more text, and all numbers are 0.
     proof_read_t read;
     void *user;
     size_t at, n;     // text[at .. n) is unread
     uint32_t sum[2];  // Adler-32 of the bytes of this part
-    int64_t line;     // number of the current line
+    uint64_t line;    // number of the current line
     bool is_line_end; // the last number was the last one of its line
     bool is_refused;  // `why` is the reason
     char why[192];
@@ -72,5 +71,5 @@ int proof_peek(struct proof *p);
 // Take the next byte, and this text.
 int proof_byte(struct proof *p);
 void proof_text(struct proof *p, const char *text);
-// Takes a number from 0 to most, and the space or line break after it.
+// Takes a number from 0 to most, which is below 2^63, and the space or line break after it.
 uint64_t proof_number(struct proof *p, uint64_t most);

@@ -7,7 +7,7 @@
 
 bool proof_refuse(struct proof *p, const char *format, ...) {
     if (!p->is_refused) {
-        const int n = snprintf(p->why, sizeof p->why, "line %lld: ", (long long) p->line);
+        const int n = snprintf(p->why, sizeof p->why, "line %llu: ", (unsigned long long) p->line);
         va_list args;
         va_start(args, format);
         vsnprintf(p->why + n, sizeof p->why - (size_t) n, format, args);
@@ -18,7 +18,7 @@ bool proof_refuse(struct proof *p, const char *format, ...) {
 }
 
 int proof_peek(struct proof *p) {
-    if (p->at == p->n && !p->is_refused) {
+    if (p->at >= p->n && !p->is_refused) {
         p->at = 0;
         p->n = p->read(p->text, sizeof p->text, p->user);
     }
@@ -51,12 +51,12 @@ uint64_t proof_number(struct proof *p, uint64_t most) {
         proof_refuse(p, "a number was expected");
     }
     for (; c >= '0' && c <= '9'; c = proof_peek(p)) {
-        const uint64_t digit = (uint64_t) (c - '0');
-        if (digit > most || x > (most - digit) / 10) {
+        const uint64_t next = 10 * x + (uint64_t) (c - '0');
+        if (x > most / 10 || next > most) {
             proof_refuse(p, "a number is above %llu", (unsigned long long) most);
             break;
         }
-        x = 10 * x + digit;
+        x = next;
         proof_byte(p);
     }
     p->is_line_end = c == '\n';

@@ -6,13 +6,14 @@
 #include "base/multiple.h"
 #include "proof/proof.h"
 
-#define UNITS_LIMIT ((uint64_t) 1 << 60) // the largest capacity: sums of a few offsets and sizes do not overflow
+#define UNITS_LIMIT ((uint64_t) 1 << 60)      // the largest capacity: sums of a few offsets and sizes do not overflow
+#define LOW_LIMIT ((int64_t) UNITS_LIMIT * 4) // above each `low`
 
 struct block {
     int64_t size;       // units
     int64_t low;        // the block is here or higher; if it is placed, its offset
     int64_t sky;        // the highest end of a placed neighbour
-    int64_t excluded;   // the last step that excludes the block
+    uint64_t excluded;  // the last step that excludes the block
     int32_t begin, end; // sections [begin, end)
     int32_t n_saved;    // the number of open assumptions when the block was last saved
     bool is_placed;
@@ -39,7 +40,7 @@ struct search {
 
 // Saves a block, to restore it when the last open assumption is closed.
 static void block_save(struct search *s, struct block *b) {
-    if (!BERTH_GROW(&s->changes, &s->changes_cap, s->n_changes + 1)) {
+    if (s->n_changes >= s->changes_cap && !BERTH_GROW(&s->changes, &s->changes_cap, s->n_changes + 1)) {
         s->mem.has_failed = true;
         return;
     }
@@ -54,7 +55,7 @@ static void block_raise(struct search *s, struct block *b, int64_t low, int64_t 
         if (b->n_saved < s->n_open) {
             block_save(s, b);
         }
-        b->low = max_i64(low, b->low);
+        b->low = max_i64(min_i64(low, LOW_LIMIT), b->low);
         b->sky = max_i64(sky, b->sky);
         s->is_contradiction = b->low + b->size > s->cap;
     }
@@ -99,7 +100,7 @@ static bool step_place(struct search *s, struct block *b) {
 
 // X: the last assumption led to a contradiction, so its block is higher.
 static bool step_close(struct search *s) {
-    if (!s->is_contradiction || s->n_open == 0) {
+    if (!s->is_contradiction || s->n_open == 0 || s->n_changes == 0) {
         return false;
     }
     struct block *b;
@@ -109,7 +110,7 @@ static bool step_close(struct search *s) {
         b = c->at;
         is_assumption = b->is_placed; // the block of the assumption was saved first
         *b = c->old;
-    } while (!is_assumption);
+    } while (!is_assumption && s->n_changes > 0);
     b->prev->next = b;
     b->next->prev = b;
     s->n_open--;
@@ -150,15 +151,15 @@ static bool step_not_first(struct search *s, int32_t sec) {
 // A, B: a block that is alive in section `to` but not in `from` overlaps the addresses of a block of `from` that is not alive in `to`,
 // if it is larger than the unused units of `from`.
 static bool step_border(struct search *s, int32_t from, int32_t to) {
-    int64_t floor = s->cap, slack = s->cap, least = INT64_MAX, top = 0, n_own = 0;
-    struct block *only = NULL;
+    int64_t floor = s->cap, slack = s->cap, least = LOW_LIMIT, top = 0;
+    struct block *own = NULL, *only = NULL; // a block of `from` that is not alive in `to`; NULL in `only` if there are several
     for (struct block *b = NULL; (b = alive_next(s, b, from, from + 1)) != NULL;) {
         floor = min_i64(b->low, floor);
         slack = max_i64(slack - b->size, -1);
         if (!is_alive(b, to, to + 1)) {
             least = min_i64(b->low, least);
-            only = b;
-            n_own++;
+            only = own == NULL ? b : NULL;
+            own = b;
         }
     }
     slack -= floor;
@@ -166,11 +167,11 @@ static bool step_border(struct search *s, int32_t from, int32_t to) {
     for (struct block *b = NULL; (b = alive_next(s, b, to, to + 1)) != NULL && !s->is_contradiction;) {
         if (!is_alive(b, from, from + 1) && b->low >= floor && b->size > slack) {
             top = max_i64(b->low + b->size, top);
-            s->is_contradiction = n_own == 0;
+            s->is_contradiction = own == NULL;
             block_raise(s, b, least - slack, 0);
         }
     }
-    if (n_own == 1) {
+    if (only != NULL) {
         block_raise(s, only, top - slack - only->size, 0);
     }
     return true;
@@ -224,7 +225,7 @@ static bool step_take(struct search *s) {
     }
     const bool is_block = letter == 'P' || letter == 'R' || letter == 'T' || letter == 'W';
     const int32_t k = (int32_t) proof_number(s->p, (uint64_t) (is_block ? s->n : s->n_sec) - 1); // a block or a section
-    if (is_block && (s->b[k].is_placed || (letter == 'P' && s->is_contradiction))) {
+    if (is_block && (s->b[k].is_placed || (letter == 'P' && (s->is_contradiction || s->n_open >= s->n)))) {
         return false;
     }
     if (is_block) {
@@ -273,7 +274,7 @@ static bool block_take(struct search *s, uint64_t unit, uint64_t align, struct p
 // Numbers the sections: a new one begins where a block begins after another has ended in the section before. keys: the first and last
 // steps of all blocks.
 static void sections_find(struct search *s, struct proof_key *keys) {
-    bool has_ended = true;
+    bool has_ended = false; // the first section has begun
     qsort(keys, 2 * (size_t) s->n, sizeof *keys, proof_by_key);
     for (int32_t k = 0; k < 2 * s->n; k++) {
         struct block *b = &s->b[keys[k].i];
@@ -311,7 +312,7 @@ static bool header_take(struct search *s) {
 }
 
 void proof_search(struct proof *p) {
-    struct search s = {.p = p};
+    struct search s = {.p = p, .n_sec = 1};
     if (header_take(&s)) {
         proof_text(p, "steps\n");
         while (!p->is_refused && !s.mem.has_failed && proof_peek(p) != 'e') {
