@@ -2,6 +2,7 @@
 # prove.sh [--changed]: proves the contracts of tools/prove/parts.txt with Frama-C's WP plugin, and prints the number of goals per
 # file. The exit code is 1 if a goal is not proved. Nothing is cached. --changed does nothing if the files are those of the last
 # complete proof, whose hash is in tools/prove/proved.sha256.
+# Then Frama-C's Eva analyses the files of tools/prove/eva/parts.txt (tools/prove/eva/eva.sh).
 # prove.sh --part FILE [--function NAME] [--overlay DIR]: proves one row, or one function of it. A file that exists below DIR replaces
 # the file of the same path here (tools/mutants.py).
 # JOBS is the number of provers that run at the same time, SECONDS_PER_GOAL the time limit of one prover for one goal.
@@ -23,9 +24,12 @@ done
 
 # The hash of all files that the proofs depend on: the proven sources, the headers that they include, and the tools.
 inputs_hash() {
-    sed 's/ .*//; s/^#$//' tools/prove/parts.txt | grep . | while read -r file; do
+    {
+        sed 's/ .*//; s/^#$//' tools/prove/parts.txt
+        sed -n 's/^#include "\(src.*\.c\)"$/\1/p' tools/prove/eva/*.c
+    } | grep . | while read -r file; do
         ${CC:-cc} -MM -Isrc -Iinclude "$file" | tr -d '\\' | tr ' ' '\n' | grep -E '^(src|include)/'
-    done | LC_ALL=C sort -u | xargs cat tools/prove.sh tools/prove/*.h tools/prove/*.py tools/prove/*.txt | sha256sum | cut -d ' ' -f 1
+    done | LC_ALL=C sort -u | xargs cat tools/prove.sh tools/prove/*.h tools/prove/*.py tools/prove/*.txt tools/prove/eva/* | sha256sum | cut -d ' ' -f 1
 }
 hash=$(inputs_hash)
 if [ -n "$changed" ] && [ "$hash" = "$(cat tools/prove/proved.sha256 2>/dev/null)" ]; then
@@ -63,6 +67,7 @@ while read -r file functions inlined; do
 done <tools/prove/parts.txt
 if [ -z "$only" ]; then
     python3 tools/prove/bit_vectors.py || failed=1
+    tools/prove/eva/eva.sh || failed=1
 fi
 # The commit that changes a proven file also contains this hash, so that CI need not repeat the proof.
 if [ -z "$only" ] && [ "$failed" = 0 ]; then
