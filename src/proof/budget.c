@@ -372,7 +372,7 @@ static void states_check(struct budget *b) {
                 (unsigned long long) x->out, (unsigned long long) x->done);
         }
     }
-    b->p->n_steps = (int64_t) s.n;
+    b->p->n_steps = s.n;
     berth_free(s.at);
 }
 

@@ -211,6 +211,6 @@ bool proof_file_check_budget(const char *path, const struct berth_budget_op *ops
     }
     proof_init(proof, NULL, 0, input_read, &in);
     proof_budget(proof, ops, n_ops, params); // the proof stores why it is refused
-    result->n_steps = proof->n_steps;
+    result->n_steps = (int64_t) proof->n_steps;
     return file_end(&in, proof, true, result);
 }

@@ -71,5 +71,5 @@ int proof_peek(struct proof *p);
 // Take the next byte, and this text.
 int proof_byte(struct proof *p);
 void proof_text(struct proof *p, const char *text);
-// Takes a number from 0 to most, which is below 2^63, and the space or line break after it.
+// Takes a number from 0 to most, and the space or line break after it.
 uint64_t proof_number(struct proof *p, uint64_t most);

@@ -52,7 +52,7 @@ uint64_t proof_number(struct proof *p, uint64_t most) {
     }
     for (; c >= '0' && c <= '9'; c = proof_peek(p)) {
         const uint64_t next = 10 * x + (uint64_t) (c - '0');
-        if (x > most / 10 || next > most) {
+        if (x > most / 10 || next > most || next < x) {
             proof_refuse(p, "a number is above %llu", (unsigned long long) most);
             break;
         }

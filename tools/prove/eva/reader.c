@@ -74,6 +74,7 @@ int main(void) {
     eva_number(p, UINT32_MAX);
     eva_number(p, UNITS_LIMIT);
     eva_number(p, PROOF_SIZE_LIMIT);
+    eva_number(p, UINT64_MAX);
     eva_state(p);
     p->is_refused = true;
     const uint64_t none = proof_number(p, 9);
