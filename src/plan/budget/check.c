@@ -183,16 +183,22 @@ static void result_uses(const struct budget_graph *g, const struct budget_trace 
 /*@ predicate steps_are_valid(struct budget_graph *g, struct budget_steps *s) =
         \valid_read(g) && \valid_read(s) && 0 <= g->n && \valid_read(g->ops + (0 .. g->n - 1)) &&
         \valid_read(s->at + (0 .. s->n - 1)) &&
-        (\forall integer k; 0 <= k < s->n ==> 0 <= s->at[k].op < g->n); */
+        (\forall integer k; 0 <= k < s->n ==> 0 <= s->at[k].op < g->n);
+
+    // The sum of the sizes of the ops of the first n steps.
+    logic integer sizes_sum{L}(struct budget_graph *g, struct budget_steps *s, integer n) =
+        n <= 0 ? 0 : sizes_sum(g, s, n - 1) + g->ops[s->at[n - 1].op].size; */
 
 // Adds the sizes of the ops of all steps to sum. False: the sum exceeds 2^63 - 1 at step *k.
 /*@ requires steps_are_valid(g, s) && \valid(k) && \separated(k, g, s, g->ops + (0 .. g->n - 1), s->at + (0 .. s->n - 1));
     requires sum <= INT64_MAX;
     assigns *k;
     ensures \result ==> *k == s->n;
-    ensures !\result ==> *k < s->n; */
+    ensures !\result ==> *k < s->n && sum + sizes_sum{Pre}(g, s, *k + 1) > INT64_MAX;
+    ensures sum + sizes_sum{Pre}(g, s, *k) <= INT64_MAX; */
 static bool sizes_add(const struct budget_graph *g, const struct budget_steps *s, uint64_t sum, size_t *k) {
     /*@ loop invariant 0 <= *k <= s->n && sum <= INT64_MAX;
+        loop invariant sum == \at(sum, Pre) + sizes_sum{Pre}(g, s, *k);
         loop assigns *k, sum;
         loop variant s->n - *k; */
     for (*k = 0; *k < s->n; (*k)++) {
