@@ -16,9 +16,10 @@ struct budget {
     const struct berth_budget_op *ops;
     int32_t n;
     const struct berth_budget_params *params;
-    bool *is_kept; // [n] to the end: an output, or no op reads it
-    bool *is_up;   // [n] the op of the proof depends on this value
-    bool *is_down; // [n] this value depends on the op of the proof
+    bool *is_kept;  // [n] to the end: an output, or no op reads it
+    bool *is_up;    // [n] the op of the proof depends on this value
+    bool *is_down;  // [n] this value depends on the op of the proof
+    bool *is_there; // [n] the reason counts this value
 };
 
 // ---- the ops ----
@@ -49,16 +50,20 @@ static bool can_spill(const struct budget *b, int32_t i) {
 // Returns whether op i may take over the memory of its source k.
 static bool may_take(const struct budget *b, int32_t i, int64_t k) {
     const struct berth_budget_op *op = &b->ops[i], *src = &b->ops[op->srcs[k]];
-    int n_reads = 0;
+    const uint64_t have = max_u64(src->align, 1), want = max_u64(op->align, 1);
+    if (k >= 64 || (op->inplace >> k & 1) == 0 || b->is_kept[op->srcs[k]] || op->size == 0 || src->size != op->size ||
+        src->pool != op->pool || have % want != 0) {
+        return false;
+    }
+    int64_t n_reads = 0;
     for (int64_t j = 0; j < op->n_srcs; j++) {
         n_reads += op->srcs[j] == op->srcs[k];
     }
-    const uint64_t have = max_u64(src->align, 1), want = max_u64(op->align, 1);
-    return k < 64 && (op->inplace >> k & 1) != 0 && n_reads == 1 && !b->is_kept[op->srcs[k]] && op->size > 0 &&
-           src->size == op->size && src->pool == op->pool && have % want == 0;
+    return n_reads == 1;
 }
 
-// Refuses ops that contradict berth-budget.h, and finds the kept values.
+// Refuses ops with numbers that are out of range, and finds the kept values. Other ops that contradict berth-budget.h need no check:
+// they have no valid schedule, so each proof about them is true.
 static void ops_check(struct budget *b) {
     uint64_t sum = 0;
     for (int32_t i = 0; i < b->n; i++) {
@@ -66,7 +71,8 @@ static void ops_check(struct budget *b) {
     }
     for (int32_t i = 0; i < b->n; i++) {
         const struct berth_budget_op *op = &b->ops[i];
-        if (op->size > PROOF_SIZE_LIMIT || op->size > PROOF_SIZE_LIMIT - sum || op->until < 0 || op->until >= b->n) {
+        if (op->size > PROOF_SIZE_LIMIT || op->size > PROOF_SIZE_LIMIT - sum || op->until < 0 || op->until >= b->n ||
+            op->n_srcs < 0 || op->n_srcs > INT32_MAX || (op->srcs == NULL && op->n_srcs > 0)) {
             proof_refuse(b->p, "op %d has an invalid member, or the sizes sum to more than 2^62", i);
             return;
         }
@@ -87,33 +93,6 @@ static void ops_check(struct budget *b) {
 
 // ---- live bytes at the start, at the end, and during an op ----
 
-static bool end_has(const struct budget *b, int32_t i) {
-    return b->is_kept[i] && !can_spill(b, i);
-}
-
-// Returns whether value i is in memory during the first run of op `at`.
-static bool op_has(const struct budget *b, int32_t at, int32_t i) {
-    for (int64_t k = 0; k < b->ops[at].n_srcs; k++) {
-        if (b->ops[at].srcs[k] == i) {
-            return true;
-        }
-    }
-    if (i == at || can_spill(b, i) || !is_single(b, i) || !(is_input(b, i) || b->is_up[i])) {
-        return i == at;
-    }
-    if (b->is_kept[i]) {
-        return true;
-    }
-    for (int32_t r = 0; r < b->n; r++) {
-        for (int64_t k = 0; r != at && b->is_down[r] && k < b->ops[r].n_srcs; k++) {
-            if (b->ops[r].srcs[k] == i) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 static void depend_find(struct budget *b, int32_t at) {
     memset(b->is_up, 0, (size_t) b->n * sizeof *b->is_up);
     memset(b->is_down, 0, (size_t) b->n * sizeof *b->is_down);
@@ -130,6 +109,25 @@ static void depend_find(struct budget *b, int32_t at) {
     }
 }
 
+// Finds the values that are in memory during the first run of op `at`.
+static void op_values_find(struct budget *b, int32_t at) {
+    const struct berth_budget_op *op = &b->ops[at];
+    depend_find(b, at);
+    for (int32_t r = 0; r < b->n; r++) {
+        for (int64_t k = 0; r != at && b->is_down[r] && k < b->ops[r].n_srcs; k++) {
+            b->is_there[b->ops[r].srcs[k]] = true; // an op that runs later reads this value
+        }
+    }
+    for (int32_t i = 0; i < b->n; i++) {
+        const bool was_made = is_input(b, i) || b->is_up[i], is_needed = b->is_kept[i] || b->is_there[i];
+        b->is_there[i] = was_made && is_needed && is_single(b, i) && !can_spill(b, i);
+    }
+    for (int64_t k = 0; k < op->n_srcs; k++) {
+        b->is_there[op->srcs[k]] = true;
+    }
+    b->is_there[at] = true;
+}
+
 static bool takes_any(const struct budget *b, int32_t i) {
     for (int64_t k = 0; k < b->ops[i].n_srcs; k++) {
         if (may_take(b, i, k)) {
@@ -139,29 +137,57 @@ static bool takes_any(const struct budget *b, int32_t i) {
     return false;
 }
 
-// A line `inputs POOL`, `kept POOL` or `op POOL I`.
-static void bytes_check(struct budget *b, int letter) {
-    proof_text(b->p, letter == 'i' ? "inputs " : letter == 'k' ? "kept " : "op ");
-    const int32_t pool = (int32_t) (uint32_t) proof_number(b->p, UINT32_MAX);
-    const int32_t at = letter == 'o' ? (int32_t) proof_number(b->p, (uint64_t) b->n - 1) : -1;
+static uint64_t bytes_sum(const struct budget *b, int32_t pool) {
+    uint64_t sum = 0;
+    for (int32_t i = 0; i < b->n; i++) {
+        sum += b->is_there[i] && b->ops[i].pool == pool ? b->ops[i].size : 0;
+    }
+    return sum;
+}
+
+static int32_t pool_take(struct budget *b, const char *reason) {
+    proof_text(b->p, reason);
+    return (int32_t) (uint32_t) proof_number(b->p, UINT32_MAX);
+}
+
+static void bytes_compare(struct budget *b, int32_t pool, uint64_t bytes) {
+    if (bytes <= pool_find(b, pool)->limit) {
+        proof_refuse(b->p, "%llu bytes are within the limit of pool %d", (unsigned long long) bytes, pool);
+    }
+}
+
+// A line `inputs POOL`.
+static void inputs_check(struct budget *b) {
+    const int32_t pool = pool_take(b, "inputs ");
+    for (int32_t i = 0; i < b->n; i++) {
+        b->is_there[i] = is_input(b, i);
+    }
+    bytes_compare(b, pool, bytes_sum(b, pool));
+}
+
+// A line `kept POOL`.
+static void kept_check(struct budget *b) {
+    const int32_t pool = pool_take(b, "kept ");
+    for (int32_t i = 0; i < b->n; i++) {
+        b->is_there[i] = b->is_kept[i] && !can_spill(b, i);
+    }
+    bytes_compare(b, pool, bytes_sum(b, pool));
+}
+
+// A line `op POOL I`.
+static void op_check(struct budget *b) {
+    const int32_t pool = pool_take(b, "op ");
+    const int32_t at = (int32_t) proof_number(b->p, (uint64_t) b->n - 1);
     if (b->p->is_refused) {
         return;
     }
-    uint64_t sum = 0;
-    if (at >= 0) {
-        depend_find(b, at);
-        sum -= b->ops[at].pool == pool && takes_any(b, at) ? b->ops[at].size : 0; // op_has counts it below
-    }
-    for (int32_t i = 0; i < b->n; i++) {
-        const bool has = at >= 0 ? op_has(b, at, i) : letter == 'i' ? is_input(b, i) : end_has(b, i);
-        sum += has && b->ops[i].pool == pool ? b->ops[i].size : 0;
-    }
-    if (at >= 0 && is_input(b, at)) {
+    if (is_input(b, at)) {
         proof_refuse(b->p, "op %d is an input", at);
+        return;
     }
-    if (sum <= pool_find(b, pool)->limit) {
-        proof_refuse(b->p, "%llu bytes are within the limit of pool %d", (unsigned long long) sum, pool);
-    }
+    op_values_find(b, at);
+    const uint64_t taken = b->ops[at].pool == pool && takes_any(b, at) ? b->ops[at].size : 0;
+    bytes_compare(b, pool, bytes_sum(b, pool) - taken);
 }
 
 // ---- states ----
@@ -261,7 +287,8 @@ static int by_sets(const void *a, const void *b) {
 
 // Returns whether the state is listed, or no schedule goes on from it.
 static bool is_covered(const struct states *s, struct state x) {
-    return bsearch(&x, s->at, s->n, sizeof x, by_sets) != NULL || is_lost(s, &x);
+    const bool is_listed = s->n > 0 && bsearch(&x, s->at, s->n, sizeof x, by_sets) != NULL; // s->at is NULL if s->n is 0
+    return is_listed || is_lost(s, &x);
 }
 
 // Returns whether `size` more bytes are within the limit of a pool.
@@ -376,15 +403,29 @@ static void states_check(struct budget *b) {
     berth_free(s.at);
 }
 
+// Takes the reason.
+static void reason_check(struct budget *b) {
+    switch (proof_peek(b->p)) {
+        case 'i': inputs_check(b); break;
+        case 'k': kept_check(b); break;
+        case 's': states_check(b); break;
+        default: op_check(b);
+    }
+}
+
 bool proof_budget(struct proof *p, const struct berth_budget_op *ops, int64_t n_ops, const struct berth_budget_params *params) {
-    struct budget b = {.p = p, .ops = ops, .n = (int32_t) min_i64(n_ops, INT32_MAX / 4), .params = params};
-    b.is_kept = berth_arrays_new(&p->mem, 3 * (size_t) b.n, sizeof *b.is_kept);
-    if (n_ops != b.n || p->mem.has_failed) {
-        p->mem.has_failed = true;
+    if (n_ops < 0 || n_ops > INT32_MAX / 4 || (ops == NULL && n_ops > 0) || params->n_pools < 0 ||
+        (params->pools == NULL && params->n_pools > 0)) {
+        return proof_refuse(p, "the number of ops or limits is out of range, or an array is missing");
+    }
+    struct budget b = {.p = p, .ops = ops, .n = (int32_t) n_ops, .params = params};
+    b.is_kept = berth_arrays_new(&p->mem, 4 * (size_t) b.n, sizeof *b.is_kept);
+    if (p->mem.has_failed) {
         return false;
     }
     b.is_up = b.is_kept + b.n;
     b.is_down = b.is_up + b.n;
+    b.is_there = b.is_down + b.n;
     p->sum[0] = 1;
     p->sum[1] = 0;
     ops_check(&b);
@@ -396,11 +437,7 @@ bool proof_budget(struct proof *p, const struct berth_budget_op *ops, int64_t n_
     if (b.n == 0) {
         proof_refuse(p, "there are no ops");
     }
-    if (proof_peek(p) == 's') {
-        states_check(&b);
-    } else {
-        bytes_check(&b, proof_peek(p));
-    }
+    reason_check(&b);
     const uint32_t sum = p->sum[1] << 16 | p->sum[0];
     proof_text(p, "end ");
     if (proof_number(p, UINT32_MAX) != sum) {

@@ -244,6 +244,64 @@ static void test_ops(void **state) {
     assert_false(lines_check(&c, "states 0\n"));
 }
 
+// Numbers that are out of range and missing arrays are refused. They are not read.
+static void test_range(void **state) {
+    (void) state;
+    struct budget_case c = chain_case();
+    struct text t = text_new();
+    const char lines[] = "op 0 4\n";
+    const struct berth_budget_params params = {.pools = c.pools, .n_pools = 1};
+    struct berth_budget_params wrong = params;
+    for (int32_t i = 0; i < c.n; i++) {
+        c.ops[i].srcs = c.srcs[i];
+    }
+    text_make(&t, lines, sizeof lines - 1);
+    assert_true(text_check(&t, c.ops, c.n, &params));
+    assert_false(text_check(&t, c.ops, -1, &params));
+    assert_false(text_check(&t, c.ops, INT64_MAX, &params));
+    assert_false(proof.mem.has_failed);
+    assert_false(text_check(&t, NULL, c.n, &params));
+    wrong.n_pools = -1;
+    assert_false(text_check(&t, c.ops, c.n, &wrong));
+    wrong = (struct berth_budget_params){.n_pools = 1};
+    assert_false(text_check(&t, c.ops, c.n, &wrong));
+    c.ops[2].srcs = NULL;
+    assert_false(text_check(&t, c.ops, c.n, &params));
+    c.ops[2].n_srcs = -1;
+    assert_false(text_check(&t, c.ops, c.n, &params));
+    free(t.bytes);
+}
+
+// The reason `op` takes linear time, also for two ops that read 50,000 inputs.
+static void test_large(void **state) {
+    (void) state;
+    const int32_t n_inputs = 50000, n = n_inputs + 2;
+    struct berth_budget_op *ops = calloc((size_t) n, sizeof *ops);
+    int32_t *srcs = malloc((size_t) n * sizeof *srcs);
+    char lines[32];
+    struct text t = text_new();
+    struct berth_budget_pool pool = {.limit = (uint64_t) n + 49999};
+    const struct berth_budget_params params = {.pools = &pool, .n_pools = 1};
+    for (int32_t i = 0; i < n; i++) {
+        ops[i] = (struct berth_budget_op){.size = i < n_inputs ? 1 : 50000, .flags = i < n_inputs ? BERTH_BUDGET_INPUT : 0};
+        srcs[i] = i;
+    }
+    ops[n_inputs].srcs = srcs;
+    ops[n_inputs].n_srcs = n_inputs;
+    ops[n_inputs].inplace = UINT64_MAX;
+    ops[n - 1].srcs = srcs;
+    ops[n - 1].n_srcs = n - 1;
+    text_make(&t, lines, (size_t) snprintf(lines, sizeof lines, "op 0 %d\n", n - 1));
+    assert_true(text_check(&t, ops, n, &params)); // 150,000 bytes
+    text_make(&t, lines, (size_t) snprintf(lines, sizeof lines, "op 0 %d\n", n - 2));
+    assert_false(text_check(&t, ops, n, &params)); // 100,000 bytes
+    pool.limit = 99999;
+    assert_true(text_check(&t, ops, n, &params));
+    free(ops);
+    free(srcs);
+    free(t.bytes);
+}
+
 // Each allocation fails once: the solver and the checker say so and leak nothing.
 static void test_memory_fails(void **state) {
     (void) state;
@@ -317,6 +375,8 @@ int main(void) {
         cmocka_unit_test(test_spill),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_range),
+        cmocka_unit_test(test_large),
         cmocka_unit_test(test_memory_fails),
         cmocka_unit_test(test_write_fails),
     };
