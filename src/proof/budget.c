@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-#define N_WORD 64 // largest number of ops of a proof with states
+#define N_WORD 64     // largest number of ops of a proof with states
+#define N_SRCS_MAX 12 // largest number of sources with bytes of an op there: every set of them may be freed
 #define BIT(i) ((uint64_t) 1 << (i))
 
 struct budget {
@@ -382,6 +383,11 @@ static void states_check(struct budget *b) {
         x->done = proof_number(b->p, UINT64_MAX);
     }
     sets_find(&s);
+    for (int32_t i = 0; i < b->n; i++) {
+        if (__builtin_popcountll(s.srcs[i] & s.sized) > N_SRCS_MAX) {
+            proof_refuse(b->p, "op %d has more than %d sources with bytes", i, N_SRCS_MAX);
+        }
+    }
     if (s.n > 0) {
         qsort(s.at, s.n, sizeof *s.at, by_sets);
     }

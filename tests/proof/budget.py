@@ -15,7 +15,7 @@ import subprocess
 import sys
 import zlib
 
-INPUT, OUTPUT, ONCE = 1, 2, 4
+SRCS_MAX = 12
 
 
 class Refused(Exception):
@@ -149,6 +149,7 @@ def proof_check(graph, text):
         require(numbers[0] == 0 and graph.bytes(values) > graph.limit, "the bytes are within the limit")
     else:
         require(words[0] == "states" and graph.n <= 64, "no reason")
+        require(all(sum(graph.size[j] > 0 for j in srcs) <= SRCS_MAX for srcs in graph.srcs), "an op has too many sources with bytes")
         (n,) = numbers_of(words[1:], 1)
         for line in lines[3:3 + n]:
             numbers = numbers_of(line.split(" "), 3)

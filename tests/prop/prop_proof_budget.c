@@ -302,6 +302,42 @@ static void test_large(void **state) {
     free(t.bytes);
 }
 
+// Each set of the sources of an op is a state. If an op has more than 12 of them, the exact search gives up, and states are refused.
+static void test_wide(void **state) {
+    (void) state;
+    enum { N = 34 };
+    const int32_t n_inputs = 30;
+    struct berth_budget_op ops[N];
+    int32_t srcs[N], chain[N];
+    struct text t = text_new();
+    struct berth_budget_result *r = NULL;
+    struct berth_budget_pool pool = {.limit = 51};
+    const struct berth_budget_params params = {
+        .pools = &pool, .n_pools = 1, .live_only = true, .proof = text_write, .proof_data = &t};
+    for (int32_t i = 0; i < N; i++) {
+        srcs[i] = i;
+        chain[i] = i - 1;
+        ops[i] = (struct berth_budget_op){.srcs = &chain[i], .n_srcs = i > n_inputs, .size = 10, .cost = 1};
+        if (i < n_inputs) {
+            ops[i].size = 1;
+            ops[i].flags = BERTH_BUDGET_INPUT;
+        }
+    }
+    ops[n_inputs].srcs = srcs;
+    ops[n_inputs].n_srcs = n_inputs;
+    srcs[n_inputs + 1] = N - 2;
+    ops[N - 1].srcs = srcs; // the last op reads the inputs, the first result and the last one; the first one is recomputed
+    ops[N - 1].n_srcs = n_inputs + 2;
+    ops[N - 1].size = 1;
+    assert_int_equal(berth_budget_solve(ops, N, &params, &r), GGML_STATUS_SUCCESS);
+    assert_true(r->fits && r->n_recomputed == 1 && r->n_nodes == 0);
+    berth_budget_free(r);
+    text_make(&t, "states 0\n", 9);
+    assert_false(text_check(&t, ops, N, &params));
+    assert_non_null(strstr(proof.why, "more than 12 sources"));
+    free(t.bytes);
+}
+
 // Each allocation fails once: the solver and the checker say so and leak nothing.
 static void test_memory_fails(void **state) {
     (void) state;
@@ -377,6 +413,7 @@ int main(void) {
         cmocka_unit_test(test_ops),
         cmocka_unit_test(test_range),
         cmocka_unit_test(test_large),
+        cmocka_unit_test(test_wide),
         cmocka_unit_test(test_memory_fails),
         cmocka_unit_test(test_write_fails),
     };

@@ -10,6 +10,7 @@
 // ---- states ----
 
 #define BUDGET_WORD 64       // largest number of ops
+#define BUDGET_SRCS_MAX 12   // largest number of sources with bytes of an op: there is a move for each set of them
 #define BUDGET_NO UINT64_MAX // there is no path from here to the goal
 
 struct budget_words {
@@ -35,7 +36,7 @@ struct budget_moves {
 
 #define BIT(i) ((uint64_t) 1 << (i))
 
-// False: the graph is too large.
+// False: the graph has too many ops, or an op has too many sources.
 static bool budget_words_init(struct budget_words *w, const struct budget_graph *g) {
     *w = (struct budget_words){.g = g};
     for (int32_t i = 0; i < g->n && g->n <= BUDGET_WORD; i++) {
@@ -56,7 +57,11 @@ static bool budget_words_init(struct budget_words *w, const struct budget_graph 
         w->sized |= g->size[i] > 0 ? BIT(i) : 0;
         w->spillable |= g->size[i] > 0 && g->spill_pool[i] >= 0 ? BIT(i) : 0;
     }
-    return g->n <= BUDGET_WORD;
+    bool is_small = g->n <= BUDGET_WORD;
+    for (int32_t i = 0; i < g->n && is_small; i++) {
+        is_small = __builtin_popcountll(w->srcs[i] & w->sized) <= BUDGET_SRCS_MAX;
+    }
+    return is_small;
 }
 
 static struct budget_state budget_first(const struct budget_words *w) {
