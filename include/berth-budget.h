@@ -30,7 +30,7 @@ struct berth_budget_op {
     uint64_t inplace; // bit i: the result may take over the memory of source i, of the same size, if nothing reads it afterwards
     uint64_t cost;    // of running it once, in any unit, up to 2^53
     uint32_t flags;   // of berth_budget_flag
-    int32_t group;    // with BERTH_BUDGET_ONCE, 0 to 2^20: ops of one group keep their order
+    int32_t group;    // with BERTH_BUDGET_ONCE, 0 to 2^20: ops of one group keep their order; inputs have none
     int32_t until;    // a later op, ONCE or OUTPUT, that overwrites a source of this op: this op runs only before it. 0: none
 };
 

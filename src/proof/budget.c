@@ -29,6 +29,11 @@ static bool is_input(const struct budget *b, int32_t i) {
     return (b->ops[i].flags & BERTH_BUDGET_INPUT) != 0;
 }
 
+// Returns whether op i runs once, in order with the others of its group.
+static bool is_once(const struct budget *b, int32_t i) {
+    return (b->ops[i].flags & BERTH_BUDGET_ONCE) != 0 && !is_input(b, i);
+}
+
 // Returns whether value i cannot be recomputed.
 static bool is_single(const struct budget *b, int32_t i) {
     return b->is_kept[i] || (b->ops[i].flags & (BERTH_BUDGET_INPUT | BERTH_BUDGET_ONCE)) != 0;
@@ -225,8 +230,8 @@ static void sets_find(struct states *s) {
         if (op->until > 0) {
             s->ends[op->until] |= BIT(i);
         }
-        for (int32_t j = i; (op->flags & BERTH_BUDGET_ONCE) != 0 && s->before[i] == 0 && j-- > 0;) {
-            const bool is_same = (b->ops[j].flags & BERTH_BUDGET_ONCE) != 0 && b->ops[j].group == op->group;
+        for (int32_t j = i; is_once(b, i) && s->before[i] == 0 && j-- > 0;) {
+            const bool is_same = is_once(b, j) && b->ops[j].group == op->group;
             s->before[i] = is_same ? BIT(j) : 0;
         }
         s->inputs |= is_input(b, i) ? BIT(i) : 0;

@@ -338,6 +338,39 @@ static void test_wide(void **state) {
     free(t.bytes);
 }
 
+// An input with the flag ONCE has no place in the order of its group, in whichever order the solver takes the ops.
+static void test_input_once(void **state) {
+    (void) state;
+    static const int32_t srcs[][2] = {{0}, {0}, {0}, {0}, {0, 2}, {4, 2}, {3}};
+    static const uint64_t sizes[] = {0, 4, 4, 2, 1, 1, 0};
+    static const int64_t n_srcs[] = {0, 1, 0, 1, 2, 2, 1};
+    struct berth_budget_op ops[7];
+    struct berth_budget_pool pool = {.limit = 7};
+    struct text t = text_new();
+    const struct berth_budget_params params = {
+        .pools = &pool, .n_pools = 1, .live_only = true, .proof = text_write, .proof_data = &t};
+    struct berth_budget_result *r = NULL;
+    for (int32_t i = 0; i < 7; i++) {
+        ops[i] = (struct berth_budget_op){.srcs = srcs[i], .n_srcs = n_srcs[i], .size = sizes[i], .cost = 1};
+    }
+    ops[0].flags = BERTH_BUDGET_INPUT;
+    ops[1].flags = ops[5].flags = ops[6].flags = BERTH_BUDGET_ONCE;
+    ops[2].flags = BERTH_BUDGET_INPUT | BERTH_BUDGET_ONCE;
+    ops[6].group = 1;
+    // Op 1 requires 8 bytes while input 2 is in memory, and op 5 cannot run before op 1.
+    assert_int_equal(berth_budget_solve(ops, 7, &params, &r), GGML_STATUS_SUCCESS);
+    assert_true(r->proven && !r->fits);
+    assert_true(text_check(&t, ops, 7, &params));
+    berth_budget_free(r);
+    ops[1].group = 2; // without the order of the group, op 5 can run first
+    assert_false(text_check(&t, ops, 7, &params));
+    t.n = 0;
+    assert_int_equal(berth_budget_solve(ops, 7, &params, &r), GGML_STATUS_SUCCESS);
+    assert_true(r->proven && r->fits && t.n == 0);
+    berth_budget_free(r);
+    free(t.bytes);
+}
+
 // Each allocation fails once: the solver and the checker say so and leak nothing.
 static void test_memory_fails(void **state) {
     (void) state;
@@ -414,6 +447,7 @@ int main(void) {
         cmocka_unit_test(test_range),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_input_once),
         cmocka_unit_test(test_memory_fails),
         cmocka_unit_test(test_write_fails),
     };

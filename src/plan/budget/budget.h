@@ -83,7 +83,7 @@ static inline bool budget_is_input(const struct budget_graph *g, int32_t i) {
     return (g->ops[i].flags & BERTH_BUDGET_INPUT) != 0;
 }
 static inline bool budget_is_once(const struct budget_graph *g, int32_t i) {
-    return (g->ops[i].flags & BERTH_BUDGET_ONCE) != 0;
+    return (g->ops[i].flags & BERTH_BUDGET_ONCE) != 0 && !budget_is_input(g, i); // an input does not run, so it has no order
 }
 // Fills alive [n] with the values that every schedule has in the pool while op runs. Returns their number. is_up: [3 n] scratch.
 int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes);
