@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-#define N_WORD 64     // largest number of ops of a proof with states
-#define N_SRCS_MAX 12 // largest number of sources with bytes of an op there: every set of them may be freed
+#define STATES_MAX (1 << 24) // 400 MB
+#define N_WORD 64            // largest number of ops of a proof with states
+#define N_SRCS_MAX 12        // largest number of sources with bytes of an op there: every set of them may be freed
 #define BIT(i) ((uint64_t) 1 << (i))
 
 struct budget {
@@ -151,9 +152,18 @@ static uint64_t bytes_sum(const struct budget *b, int32_t pool) {
     return sum;
 }
 
-static int32_t pool_take(struct budget *b, const char *reason) {
+// Takes a number and the space after it, or the line break if it is the last one of its line.
+static uint64_t number_take(struct budget *b, uint64_t most, bool is_last) {
+    const uint64_t x = proof_number(b->p, most);
+    if (b->p->is_line_end != is_last) {
+        proof_refuse(b->p, "a line has too many or too few numbers");
+    }
+    return x;
+}
+
+static int32_t pool_take(struct budget *b, const char *reason, bool is_last) {
     proof_text(b->p, reason);
-    return (int32_t) (uint32_t) proof_number(b->p, UINT32_MAX);
+    return (int32_t) (uint32_t) number_take(b, UINT32_MAX, is_last);
 }
 
 static void bytes_compare(struct budget *b, int32_t pool, uint64_t bytes) {
@@ -164,7 +174,7 @@ static void bytes_compare(struct budget *b, int32_t pool, uint64_t bytes) {
 
 // A line `inputs POOL`.
 static void inputs_check(struct budget *b) {
-    const int32_t pool = pool_take(b, "inputs ");
+    const int32_t pool = pool_take(b, "inputs ", true);
     for (int32_t i = 0; i < b->n; i++) {
         b->is_there[i] = is_input(b, i);
     }
@@ -173,7 +183,7 @@ static void inputs_check(struct budget *b) {
 
 // A line `kept POOL`.
 static void kept_check(struct budget *b) {
-    const int32_t pool = pool_take(b, "kept ");
+    const int32_t pool = pool_take(b, "kept ", true);
     for (int32_t i = 0; i < b->n; i++) {
         b->is_there[i] = b->is_kept[i] && !can_spill(b, i);
     }
@@ -182,8 +192,8 @@ static void kept_check(struct budget *b) {
 
 // A line `op POOL I`.
 static void op_check(struct budget *b) {
-    const int32_t pool = pool_take(b, "op ");
-    const int32_t at = (int32_t) proof_number(b->p, (uint64_t) b->n - 1);
+    const int32_t pool = pool_take(b, "op ", false);
+    const int32_t at = (int32_t) number_take(b, (uint64_t) b->n - 1, true);
     if (b->p->is_refused) {
         return;
     }
@@ -377,15 +387,15 @@ static void states_check(struct budget *b) {
         proof_refuse(b->p, "a proof with states has at most %d ops", N_WORD);
         return;
     }
-    for (uint64_t left = proof_number(b->p, UINT32_MAX); left > 0 && !b->p->is_refused; left--) {
+    for (uint64_t left = number_take(b, STATES_MAX, true); left > 0 && !b->p->is_refused; left--) {
         if (!BERTH_GROW(&s.at, &n_at, s.n + 1)) {
             b->p->mem.has_failed = true;
             break;
         }
         struct state *x = &s.at[s.n++];
-        x->live = proof_number(b->p, UINT64_MAX);
-        x->out = proof_number(b->p, UINT64_MAX);
-        x->done = proof_number(b->p, UINT64_MAX);
+        x->live = number_take(b, UINT64_MAX, false);
+        x->out = number_take(b, UINT64_MAX, false);
+        x->done = number_take(b, UINT64_MAX, true);
     }
     sets_find(&s);
     for (int32_t i = 0; i < b->n; i++) {

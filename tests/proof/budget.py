@@ -151,6 +151,7 @@ def proof_check(graph, text):
         require(words[0] == "states" and graph.n <= 64, "no reason")
         require(all(sum(graph.size[j] > 0 for j in srcs) <= SRCS_MAX for srcs in graph.srcs), "an op has too many sources with bytes")
         (n,) = numbers_of(words[1:], 1)
+        require(n <= 1 << 24, "too many states")
         for line in lines[3:3 + n]:
             numbers = numbers_of(line.split(" "), 3)
             require(max(numbers) < 1 << 64, "a number is too large")

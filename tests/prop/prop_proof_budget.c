@@ -219,6 +219,12 @@ static void test_bytes(void **state) {
     assert_false(lines_check(&c, "kept 0\n"));
     assert_false(lines_check(&c, "states 0\n"));
     assert_false(lines_check(&c, "bound 1\n"));
+    c.pools[0].limit = 9;
+    assert_false(lines_check(&c, "inputs 0 0\n"));
+    assert_false(lines_check(&c, "op 0\n4\n"));
+    assert_non_null(strstr(proof.why, "too many or too few numbers"));
+    assert_false(lines_check(&c, "states 16777217\n"));
+    assert_non_null(strstr(proof.why, "a number is above 16777216"));
 }
 
 // Ops that contradict each other are refused.

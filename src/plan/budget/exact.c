@@ -11,6 +11,7 @@
 
 #define BUDGET_WORD 64       // largest number of ops
 #define BUDGET_SRCS_MAX 12   // largest number of sources with bytes of an op: there is a move for each set of them
+#define STATES_MAX (1 << 24) // largest number of states of a proof
 #define BUDGET_NO UINT64_MAX // there is no path from here to the goal
 
 struct budget_words {
@@ -413,6 +414,10 @@ static enum budget_answer none_write(const struct search *s, const struct budget
         if (s->nodes[i].to_go != BUDGET_NO) {
             states[n++] = s->nodes[i].state;
         }
+    }
+    if (n > STATES_MAX) {
+        berth_free(states);
+        return BUDGET_GAVE_UP; // the checkers take no proof as long as this
     }
     const enum ggml_status status = budget_proof_states(s->w.g, proof, states, n);
     berth_free(states);
