@@ -91,6 +91,7 @@ struct berth_budget_pool {
 struct berth_budget_step { int32_t op; enum berth_budget_kind kind; };
 struct berth_budget_params {
     const struct berth_budget_pool *pools; int64_t n_pools; int64_t time_limit_us; int64_t max_nodes; uint64_t seed; bool live_only;
+    bool (*proof)(const char *, size_t, void *); void *proof_data;
 };
 struct berth_budget_use { int32_t pool; uint64_t limit; uint64_t live; uint64_t peak; uint64_t live_bound; };
 struct berth_budget_result {
