@@ -3,6 +3,8 @@
 // total near the bound. The core is small (10 of 1,404 blocks in an upscaler, 547 of 18,692 in a language model). If the core
 // does not fit into the capacity, the bound rises. If the core fits, the other blocks go into the lowest gaps, the blocks of
 // fuller sections first. If a block finds no gap, a larger core is tried.
+//
+// berth_plan_core plans a core by all methods, as a problem of its own. Local search then places the other blocks (improve.c).
 
 #include "base/min.h"
 #include "plan/solve/exact.h"
@@ -12,6 +14,7 @@
 #define REPEAT_FACTOR 8    // the search with a log may visit so many times the nodes
 #define ROUND_NODES 4      // node limit of an ask, per block of the core
 #define SPLIT_BLOCK_NS 100 // counted work of core_split, per block of the problem
+#define FAST_BLOCK_NS 3000 // counted work of the first plan of a core, per block of the core
 
 struct core {
     const struct plan_prob *p;
@@ -20,7 +23,7 @@ struct core {
     struct plan_state *state;
     int64_t *most;     // [n] the largest total of a section in the lifetime of each block
     int32_t *ids;      // [n] the core, then the others in placing order
-    int64_t *core_off; // [n] offsets by index in the core
+    int64_t *core_off; // [2n] offsets by index in the core
     int32_t *scratch;  // [2n]
     uint64_t *key;     // [2n]
     int32_t n_core;
@@ -149,18 +152,67 @@ static enum ggml_status core_run(struct core *c, int32_t limit) {
     return GGML_STATUS_SUCCESS;
 }
 
+// Allocates the arrays of c. False: out of memory.
+static bool core_init(struct core *c, struct berth_arrays *mem) {
+    const size_t n = (size_t) c->p->n;
+    c->most = berth_arrays_new(mem, n, sizeof *c->most);
+    c->core_off = berth_arrays_new(mem, 2 * n, sizeof *c->core_off);
+    c->ids = berth_arrays_new(mem, n, sizeof *c->ids);
+    c->scratch = berth_arrays_new(mem, 2 * n, sizeof *c->scratch);
+    c->key = berth_arrays_new(mem, 2 * n, sizeof *c->key);
+    return !mem->has_failed && berth_plan_life_max(c->p, c->most);
+}
+
+// Plans the core as a problem of its own. Returns false if there is no plan.
+static bool core_plan(const struct core *c, const struct plan_goal *g, struct plan_state *st) {
+    struct plan_prob sub;
+    if (!berth_plan_prob_subset(c->p, c->ids, c->n_core, &sub)) {
+        return false;
+    }
+    st->bound = sub.bound;
+    plan_work_add(g->work, (int64_t) c->n_core * FAST_BLOCK_NS);
+    enum ggml_status status = berth_plan_fast(&sub, g, st);
+    if (status == GGML_STATUS_SUCCESS && !plan_is_done(st, g) && !plan_is_over(g->deadline_us, g->work, g->watch)) {
+        status = berth_plan_search(&sub, g, st);
+    }
+    berth_plan_prob_fini(&sub);
+    return status == GGML_STATUS_SUCCESS && st->peak != PLAN_NO_CAP;
+}
+
+int32_t berth_plan_core(const struct plan_prob *p, double part, int64_t until_us, const struct plan_goal *g, int64_t *off) {
+    struct core c = {.p = p};
+    struct berth_arrays mem = {0};
+    if (!core_init(&c, &mem)) {
+        berth_arrays_free(&mem);
+        return 0;
+    }
+    core_split(&c, (int64_t) ((double) p->bound * part));
+    plan_work_add(g->work, (int64_t) p->n * SPLIT_BLOCK_NS);
+    struct plan_goal goal = *g;
+    goal.deadline_us = min_i64(until_us, g->deadline_us);
+    goal.n_threads = 1;
+    goal.proof = NULL;
+    struct plan_state st = {.peak = PLAN_NO_CAP, .method = "core", .off = c.core_off, .spare = c.core_off + p->n};
+    int32_t n_placed = 0;
+    if (c.n_core <= p->n / 2 && core_plan(&c, &goal, &st)) {
+        for (int32_t i = 0; i < p->n; i++) {
+            off[i] = -1;
+        }
+        for (int32_t k = 0; k < c.n_core; k++) {
+            off[c.ids[k]] = st.off[k];
+        }
+        n_placed = c.n_core;
+    }
+    berth_arrays_free(&mem);
+    return n_placed;
+}
+
 enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) {
-    size_t n = (size_t) p->n;
     struct core c = {.p = p, .cap = cap, .goal = g, .state = s};
     struct berth_arrays mem = {0};
-    c.most = berth_arrays_new(&mem, n, sizeof *c.most);
-    c.core_off = berth_arrays_new(&mem, n, sizeof *c.core_off);
-    c.ids = berth_arrays_new(&mem, n, sizeof *c.ids);
-    c.scratch = berth_arrays_new(&mem, 2 * n, sizeof *c.scratch);
-    c.key = berth_arrays_new(&mem, 2 * n, sizeof *c.key);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (!mem.has_failed && berth_plan_life_max(p, c.most)) {
+    if (core_init(&c, &mem)) {
         status = core_run(&c, limit);
     }
     berth_arrays_free(&mem);

@@ -169,6 +169,10 @@ void berth_eject_load(struct eject *e, const int64_t *off) {
     e->n_undo = 0;
 }
 
+bool berth_eject_is_placed(const struct eject *e, int32_t i) {
+    return e->cells[i].off != UNPLACED;
+}
+
 void berth_eject_store(const struct eject *e, int64_t *off) {
     for (int32_t i = 0; i < e->p->n; i++) {
         off[i] = e->cells[i].off;

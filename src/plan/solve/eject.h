@@ -15,6 +15,7 @@ void berth_eject_free(struct eject *e);
 // Sets the plan. Blocks with a negative offset are not placed.
 void berth_eject_load(struct eject *e, const int64_t *off);
 void berth_eject_store(const struct eject *e, int64_t *off);
+bool berth_eject_is_placed(const struct eject *e, int32_t i);
 // Returns the peak of the placed blocks.
 int64_t berth_eject_peak(const struct eject *e);
 // Returns a random block that ends above cap and is not fixed, -1: none found.

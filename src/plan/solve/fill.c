@@ -83,24 +83,34 @@ static void set_order(struct fill *f) {
     f->n_orders++;
 }
 
-void berth_fill_begin(struct fill *f, const int64_t *off, int64_t cap) {
+// Takes the blocks of off that end at or below the cap. off may be NULL.
+static void fill_reset(struct fill *f, const int64_t *off, int64_t cap) {
     const struct plan_prob *p = f->p;
     f->cap = cap;
     f->n_open = 0;
     f->i_open = 0;
     f->n_open_least = p->n - SWAP_OPEN;
     f->n_chains = 0;
-    f->i_next = off == NULL ? 0 : p->n;
-    if (off == NULL) {
-        set_order(f);
-    }
     for (int32_t i = 0; i < p->n; i++) {
-        const bool is_placed = off != NULL && off[i] + p->size[i] <= cap;
+        const bool is_placed = off != NULL && off[i] >= 0 && off[i] + p->size[i] <= cap;
         f->off[i] = is_placed ? off[i] : -1;
-        if (off != NULL && !is_placed) {
+    }
+}
+
+void berth_fill_begin(struct fill *f, const int64_t *off, int64_t cap) {
+    fill_reset(f, off, cap);
+    f->i_next = f->p->n;
+    for (int32_t i = 0; i < f->p->n; i++) {
+        if (f->off[i] < 0) {
             f->open[f->n_open++] = i;
         }
     }
+}
+
+void berth_fill_begin_new(struct fill *f, const int64_t *off, int64_t cap) {
+    fill_reset(f, off, cap);
+    f->i_next = 0;
+    set_order(f);
 }
 
 void berth_fill_raise(struct fill *f, int64_t cap) {
@@ -146,7 +156,7 @@ enum fill_result berth_fill_run(struct fill *f, const struct plan_goal *goal) {
         }
         if (is_next) {
             const int32_t i = f->order[f->i_next++];
-            if (!berth_eject_fit(f->eject, i, &limits)) {
+            if (!berth_eject_is_placed(f->eject, i) && !berth_eject_fit(f->eject, i, &limits)) {
                 f->open[0] = i;
                 f->n_open = 1;
                 f->n_open_least = 1;

@@ -16,8 +16,10 @@ enum fill_result {
 // NULL: out of memory. eject must outlive the result; other users may load other plans between two calls.
 struct fill *berth_fill_new(const struct plan_prob *p, struct eject *eject, uint64_t seed) BERTH_MUST_USE;
 void berth_fill_free(struct fill *f);
-// Begins a search below cap: from the plan off without the blocks that end above cap, or without any block if off is NULL.
+// Begins a search below cap, from the plan off without the blocks that end above cap.
 void berth_fill_begin(struct fill *f, const int64_t *off, int64_t cap);
+// The same, but all blocks that are not placed come in a new order. Blocks with a negative offset are not placed. NULL: no block is.
+void berth_fill_begin_new(struct fill *f, const int64_t *off, int64_t cap);
 // Raises the cap of a search that is stuck.
 void berth_fill_raise(struct fill *f, int64_t cap);
 // Continues the search until the deadline of the goal.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // improve.c: lowers the peak of a plan by local search (improve.h). There are three methods:
 // 1. Fills: a fill (fill.h) builds a plan below a cap. After a success, the cap falls, and the next fill begins with the new plan.
-//    After a failure, the cap rises. After several failures, a fill begins anew, so it can leave a local optimum.
+//    After a failure, the cap rises. After several failures, a fill begins anew, so it can leave a local optimum. It begins with a
+//    plan of a core (critical.c): a search packs the blocks of the fullest sections better if it has no other blocks.
 // 2. Chains: an ejection chain (eject.h) moves each block that ends above a cap below it. The cap is below the peak by a fraction
 //    of the gap. After a success the fraction grows; after failures it shrinks, and chains get more steps.
 // 3. Walks: a walk outward from a full section (from_peak.c) plans all blocks below a cap, except some that find no gap. Chains
@@ -29,6 +30,7 @@
 #define FILL_FIRST 0.48     // the first cap of fills, as a fraction of the gap, and the lowest one
 #define FILL_NEXT 0.8       // the same after the first success
 #define FILL_LAST 0.97      // if no lower cap than this succeeds, a fill begins anew
+#define CORE_BLOCK_US 20    // time of the search for a plan of the core, per block of the problem
 #define FILL_BLOCK_US 20    // time of a turn of fills per block
 #define FILL_DEADLINE_US 60 // if less time per block is left at first, there are no fills
 #define WALK_BLOCK_NS 500   // counted work of a walk per block
@@ -53,7 +55,9 @@ struct improve_worker {
     // fills
     int64_t fill_cap;     // of the fill that has begun; 0: none
     double fill_fraction; // the next cap is floor + fill_fraction * (peak - floor)
-    bool is_fill_new;     // the next fill begins without any block
+    bool is_fill_new;     // the next fill begins anew
+    bool has_filled;      // some fill has succeeded
+    int n_new_fills;      // fills that began anew
     // chains
     int64_t loaded;  // peak of the plan in eject; 0: another plan
     int64_t cap;     // of the current level; 0: none yet
@@ -99,6 +103,7 @@ struct improve_worker *berth_improve_new(const struct plan_prob *p, const struct
     w->max_steps = STEPS_FIRST;
     w->fill_fraction = FILL_FIRST;
     w->is_fill_new = true;
+    w->n_new_fills = 2 * i_worker;
     w->walk_fraction = WALK_FIRST;
     w->n_walks = (int64_t) i_worker * 2 * PLAN_N_STACKINGS;
     w->random = g->seed;
@@ -222,6 +227,22 @@ static void fill_set_cap(struct improve_worker *w) {
     w->fill_cap = min_i64(w->floor + (int64_t) ((double) (peak - w->floor) * fraction), peak - 1);
 }
 
+// Begins a fill anew. The first one begins without any block. The second one begins with the first plan of a core, later ones with
+// better plans of cores.
+static void fill_begin_new(struct improve_worker *w) {
+    static const double parts[] = {0.95, 0.97, 0.94, 0.99, 0.95, 0.98, 0.96};
+    const int k = w->n_new_fills++ - 1;
+    int32_t n_core = 0;
+    if (k >= 0) {
+        const int64_t search_us = k > 0 ? (int64_t) w->p->n * CORE_BLOCK_US : 0;
+        struct plan_goal goal = *w->goal;
+        goal.seed += (uint64_t) k;
+        n_core = berth_plan_core(
+            w->p, parts[k % (int) (sizeof parts / sizeof parts[0])], plan_now_us(goal.work) + search_us, &goal, w->off);
+    }
+    berth_fill_begin_new(w->fill, n_core > 0 ? w->off : NULL, w->fill_cap);
+}
+
 // Continues the fill, or begins one if the peak has fallen to its cap.
 static void fill_run(struct improve_worker *w) {
     struct plan_goal goal = *w->goal;
@@ -232,7 +253,11 @@ static void fill_run(struct improve_worker *w) {
     }
     if (w->fill_cap == 0 || w->fill_cap >= w->state->peak) {
         fill_set_cap(w);
-        berth_fill_begin(w->fill, w->is_fill_new ? NULL : w->state->off, w->fill_cap);
+        if (w->is_fill_new) {
+            fill_begin_new(w);
+        } else {
+            berth_fill_begin(w->fill, w->state->off, w->fill_cap);
+        }
         w->is_fill_new = false;
     }
     switch (berth_fill_run(w->fill, &goal)) {
@@ -240,9 +265,15 @@ static void fill_run(struct improve_worker *w) {
         case FILL_DONE:
             w->found = berth_eject_peak(w->eject);
             w->fill_cap = 0;
+            w->has_filled = true;
             w->fill_fraction = max_f64(min_f64(w->fill_fraction * w->fill_fraction, FILL_NEXT), FILL_FIRST);
             break;
         case FILL_STUCK:
+            if (w->n_new_fills == 1 && !w->has_filled) { // a core may fit below the same cap
+                w->fill_cap = 0;
+                w->is_fill_new = true;
+                break;
+            }
             w->fill_fraction = sqrt(w->fill_fraction);
             if (w->fill_fraction > FILL_LAST) {
                 w->fill_fraction = FILL_NEXT;

@@ -351,6 +351,11 @@ void berth_plan_improve_share(struct plan_improve *m);
 // limit.
 enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+// critical.c: plans the core without the other blocks. The core is all blocks that are alive in some section with a total of at
+// least `part` times the bound. Searches until until_us (on the clock of the goal); if this time has passed, makes the first plan
+// only. Fills off: the other blocks get -1. Returns the number of blocks of the core; 0: they are more than half of the blocks, or
+// there is no plan, or memory is exhausted.
+int32_t berth_plan_core(const struct plan_prob *p, double part, int64_t until_us, const struct plan_goal *g, int64_t *off);
 // window.c: searches exactly for offsets of the blocks around the fullest section, then places the other blocks outward from
 // there. Finds a plan with a peak of at most cap. If cap is below the largest total, does nothing. limit: the largest number of
 // blocks that are searched exactly.

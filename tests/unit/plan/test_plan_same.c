@@ -46,6 +46,7 @@ static const struct same_case cases[] = {
     {PIECES, 2, 0, 0, {COUNTED(60)}, 1184768, 1048576, 4820, 0x9d39cc4f},
     {WIDE, 3, 2100, 0, {COUNTED(200), .seed = 3}, 654065548, 653485010, 0, 0x6858d44c},
     {UNIFORM, 15, 2500, 0, {COUNTED(300), .seed = 3}, 238199924, 238199924, 597, 0x66f0a53e},
+    {UNIFORM, 2, 3000, 0, {COUNTED(500), .seed = 3}, 238502754, 235340908, 201, 0x9a30a609}, // fills begin with cores
     {WIDE, 16, 22, ALIGNED, {COUNTED(40)}, 11600, 11530, 95645, 0x11d723a2},
     {WIDE, 2, 80, ALIGNED, {COUNTED(40), .seed = 4}, 37393, 36568, 0, 0xef823633},
     {WIDE, 1, 100, FIXED, {COUNTED(40), .seed = 5}, 87358227, 86521380, 0, 0x59fda7ea},
