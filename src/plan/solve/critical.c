@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#define REPEAT_FACTOR 8    // the search with a log may visit so many times the nodes
+#define REPEAT_FACTOR 8    // node limit of the repetition with a log, as a multiple of that of the ask
 #define ROUND_NODES 4      // node limit of an ask, per block of the core
 #define SPLIT_BLOCK_NS 100 // counted work of core_split, per block of the problem
 #define FAST_BLOCK_NS 3000 // counted work of the first plan of a core, per block of the core
@@ -30,8 +30,9 @@ struct core {
 };
 
 // The core is every block with most[i] >= least. The others follow by falling most, then falling size.
-static void core_split(struct core *c, int64_t least) {
+static void core_split(struct core *c, int64_t least, struct plan_work *work) {
     const struct plan_prob *p = c->p;
+    plan_work_add(work, (int64_t) p->n * SPLIT_BLOCK_NS);
     int32_t n_others = 0;
     c->n_core = 0;
     for (int32_t i = 0; i < p->n; i++) {
@@ -79,7 +80,7 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
         int64_t next;
         bool is_late;
         answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
-        if (answer == EXACT_NO && c->goal->proof != NULL) { // only this answer needs a log, and with a log the search differs
+        if (answer == EXACT_NO && c->goal->proof != NULL) { // a search with a log uses weaker rules, so it is a second one
             ask.proof = c->goal->proof;
             ask.max_nodes *= REPEAT_FACTOR;
             answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
@@ -123,8 +124,7 @@ static enum ggml_status core_run(struct core *c, int32_t limit) {
     int32_t last = 0;
     for (size_t k = 0;
          k < sizeof fractions / sizeof fractions[0] && !plan_is_over(c->goal->deadline_us, c->goal->work, c->goal->watch); k++) {
-        core_split(c, (int64_t) ((double) c->p->bound * fractions[k]));
-        plan_work_add(c->goal->work, (int64_t) c->p->n * SPLIT_BLOCK_NS);
+        core_split(c, (int64_t) ((double) c->p->bound * fractions[k]), c->goal->work);
         if (c->n_core == last || (k > 0 && c->n_core < last + last / 8)) {
             continue;
         }
@@ -186,8 +186,7 @@ int32_t berth_plan_core(const struct plan_prob *p, double part, int64_t until_us
         berth_arrays_free(&mem);
         return 0;
     }
-    core_split(&c, (int64_t) ((double) p->bound * part));
-    plan_work_add(g->work, (int64_t) p->n * SPLIT_BLOCK_NS);
+    core_split(&c, (int64_t) ((double) p->bound * part), g->work);
     struct plan_goal goal = *g;
     goal.deadline_us = min_i64(until_us, g->deadline_us);
     goal.n_threads = 1;

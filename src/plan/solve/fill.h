@@ -18,7 +18,8 @@ struct fill *berth_fill_new(const struct plan_prob *p, struct eject *eject, uint
 void berth_fill_free(struct fill *f);
 // Begins a search below cap, from the plan off without the blocks that end above cap.
 void berth_fill_begin(struct fill *f, const int64_t *off, int64_t cap);
-// The same, but all blocks that are not placed come in a new order. Blocks with a negative offset are not placed. NULL: no block is.
+// Begins a search below cap that places the missing blocks of off in a new order. A block is missing if its offset is negative or if
+// it ends above cap. NULL: all blocks are missing.
 void berth_fill_begin_new(struct fill *f, const int64_t *off, int64_t cap);
 // Raises the cap of a search that is stuck.
 void berth_fill_raise(struct fill *f, int64_t cap);

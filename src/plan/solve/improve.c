@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // improve.c: lowers the peak of a plan by local search (improve.h). There are three methods:
 // 1. Fills: a fill (fill.h) builds a plan below a cap. After a success, the cap falls, and the next fill begins with the new plan.
-//    After a failure, the cap rises. After several failures, a fill begins anew, so it can leave a local optimum. It begins with a
-//    plan of a core (critical.c): a search packs the blocks of the fullest sections better if it has no other blocks.
+//    After a failure, the cap rises. After several failures, a fill begins anew, so it can leave a local optimum. Except for the
+//    first one, it begins with a plan of a core (critical.c): a search packs the blocks of the fullest sections better without
+//    other blocks.
 // 2. Chains: an ejection chain (eject.h) moves each block that ends above a cap below it. The cap is below the peak by a fraction
 //    of the gap. After a success the fraction grows; after failures it shrinks, and chains get more steps.
 // 3. Walks: a walk outward from a full section (from_peak.c) plans all blocks below a cap, except some that find no gap. Chains
@@ -56,8 +57,8 @@ struct improve_worker {
     int64_t fill_cap;     // of the fill that has begun; 0: none
     double fill_fraction; // the next cap is floor + fill_fraction * (peak - floor)
     bool is_fill_new;     // the next fill begins anew
-    bool has_filled;      // some fill has succeeded
-    int n_new_fills;      // fills that began anew
+    int64_t i_new_fill;   // number of the next fill that begins anew; worker i starts at 2 * i
+    bool may_try_core;    // the first fill runs; if it is stuck, a core is tried below the same cap
     // chains
     int64_t loaded;  // peak of the plan in eject; 0: another plan
     int64_t cap;     // of the current level; 0: none yet
@@ -103,7 +104,8 @@ struct improve_worker *berth_improve_new(const struct plan_prob *p, const struct
     w->max_steps = STEPS_FIRST;
     w->fill_fraction = FILL_FIRST;
     w->is_fill_new = true;
-    w->n_new_fills = 2 * i_worker;
+    w->i_new_fill = 2 * i_worker;
+    w->may_try_core = i_worker == 0;
     w->walk_fraction = WALK_FIRST;
     w->n_walks = (int64_t) i_worker * 2 * PLAN_N_STACKINGS;
     w->random = g->seed;
@@ -227,18 +229,17 @@ static void fill_set_cap(struct improve_worker *w) {
     w->fill_cap = min_i64(w->floor + (int64_t) ((double) (peak - w->floor) * fraction), peak - 1);
 }
 
-// Begins a fill anew. The first one begins without any block. The second one begins with the first plan of a core, later ones with
-// better plans of cores.
+// Begins a fill anew: number 0 without any block, number 1 with the first plan of a core, later ones with plans of cores that a search
+// has improved. If there is no time to plan a core, it begins without any block.
 static void fill_begin_new(struct improve_worker *w) {
-    static const double parts[] = {0.95, 0.97, 0.94, 0.99, 0.95, 0.98, 0.96};
-    const int k = w->n_new_fills++ - 1;
+    static const double parts[] = {0.95, 0.97, 0.94, 0.99, 0.95, 0.98, 0.96}; // of the bound
+    const int64_t k = w->i_new_fill++ - 1, core_us = (int64_t) w->p->n * CORE_BLOCK_US;
     int32_t n_core = 0;
-    if (k >= 0) {
-        const int64_t search_us = k > 0 ? (int64_t) w->p->n * CORE_BLOCK_US : 0;
+    if (k >= 0 && plan_left_us(w->goal) >= core_us) {
+        const double part = parts[k % (int64_t) (sizeof parts / sizeof parts[0])];
         struct plan_goal goal = *w->goal;
         goal.seed += (uint64_t) k;
-        n_core = berth_plan_core(
-            w->p, parts[k % (int) (sizeof parts / sizeof parts[0])], plan_now_us(goal.work) + search_us, &goal, w->off);
+        n_core = berth_plan_core(w->p, part, plan_now_us(goal.work) + (k > 0 ? core_us : 0), &goal, w->off);
     }
     berth_fill_begin_new(w->fill, n_core > 0 ? w->off : NULL, w->fill_cap);
 }
@@ -265,11 +266,12 @@ static void fill_run(struct improve_worker *w) {
         case FILL_DONE:
             w->found = berth_eject_peak(w->eject);
             w->fill_cap = 0;
-            w->has_filled = true;
+            w->may_try_core = false;
             w->fill_fraction = max_f64(min_f64(w->fill_fraction * w->fill_fraction, FILL_NEXT), FILL_FIRST);
             break;
         case FILL_STUCK:
-            if (w->n_new_fills == 1 && !w->has_filled) { // a core may fit below the same cap
+            if (w->may_try_core) {
+                w->may_try_core = false;
                 w->fill_cap = 0;
                 w->is_fill_new = true;
                 break;
