@@ -15,6 +15,8 @@ struct anytime {
     double gaps[ANYTIME_MARKS]; // at each mark; n_marks of them are known
     double first, last;         // gap of the first and of the last plan
     uint64_t peak;
+    uint64_t first_bound; // bytes
+    double bound_rise;    // of the bound, relative to the first one
     bool has_risen;
     int n_marks;
 };
@@ -25,6 +27,7 @@ static bool anytime_watch(uint64_t peak, uint64_t bound, void *user) {
     if (a->start_s == 0) {
         a->start_s = now;
         a->first = gap;
+        a->first_bound = bound;
     } else {
         a->has_risen |= peak > a->peak;
     }
@@ -52,6 +55,8 @@ static void anytime_run(struct plan_made *m, const char *name, double seconds, i
     }
     if (a->start_s == 0) {
         a->first = r.gap;
+    } else {
+        a->bound_rise = (double) r.bound / (double) a->first_bound - 1;
     }
     for (; a->n_marks < ANYTIME_MARKS; a->n_marks++) {
         a->gaps[a->n_marks] = r.gap;
@@ -61,7 +66,7 @@ static void anytime_run(struct plan_made *m, const char *name, double seconds, i
 
 // class: "wide", "flat" or "hard". seeds: "4" for 1 to 4, or "3-4".
 static int run_anytime(const char *class, int64_t n, const char *seeds, double seconds, int n_threads) {
-    double mean[ANYTIME_MARKS + 1] = {0}, worst[ANYTIME_MARKS + 1] = {0};
+    double mean[ANYTIME_MARKS + 1] = {0}, worst[ANYTIME_MARKS + 1] = {0}, rise = 0;
     int first = 1, last = 1;
     if (sscanf(seeds, "%d-%d", &first, &last) < 2) {
         last = first;
@@ -91,7 +96,8 @@ static int run_anytime(const char *class, int64_t n, const char *seeds, double s
             mean[k + 1] += a.gaps[k] / n_seeds;
             worst[k + 1] = a.gaps[k] > worst[k + 1] ? a.gaps[k] : worst[k + 1];
         }
-        printf("\n");
+        printf("  bound +%.3f%%\n", 100 * a.bound_rise);
+        rise += a.bound_rise / n_seeds;
         fflush(stdout);
         made_free(&m);
     }
@@ -99,6 +105,6 @@ static int run_anytime(const char *class, int64_t n, const char *seeds, double s
     for (int k = 0; k < ANYTIME_MARKS && anytime_marks[k] <= seconds; k++) {
         printf("  %gs %.3f%% (%.3f%%)", anytime_marks[k], 100 * mean[k + 1], 100 * worst[k + 1]);
     }
-    printf("\n");
+    printf("  bound +%.3f%%\n", 100 * rise);
     return 0;
 }
