@@ -240,9 +240,10 @@ static void sets_find(struct states *s) {
         if (op->until > 0) {
             s->ends[op->until] |= BIT(i);
         }
-        for (int32_t j = i; is_once(b, i) && s->before[i] == 0 && j-- > 0;) {
-            const bool is_same = is_once(b, j) && b->ops[j].group == op->group;
-            s->before[i] = is_same ? BIT(j) : 0;
+        for (int32_t j = 0; j < i && is_once(b, i); j++) {
+            if (is_once(b, j) && b->ops[j].group == op->group) {
+                s->before[i] = BIT(j); // the last such j remains
+            }
         }
         s->inputs |= is_input(b, i) ? BIT(i) : 0;
         s->single |= is_single(b, i) ? BIT(i) : 0;
@@ -307,13 +308,18 @@ static bool is_covered(const struct states *s, struct state x) {
     return is_listed || is_lost(s, &x);
 }
 
+static bool is_spilled_to(const struct budget *b, int32_t from, int32_t to) {
+    const struct berth_budget_pool *pool = pool_find(b, from);
+    return pool->may_spill && pool->spill_to == to;
+}
+
 // Returns whether `size` more bytes are within the limit of a pool.
 static bool is_room(const struct states *s, const struct state *x, int32_t pool, uint64_t size) {
     uint64_t sum = size;
     for (int32_t i = 0; i < s->b->n; i++) {
         const struct berth_budget_op *op = &s->b->ops[i];
         sum += (x->live & BIT(i)) != 0 && op->pool == pool ? op->size : 0;
-        sum += (x->out & BIT(i)) != 0 && pool_find(s->b, op->pool)->spill_to == pool ? op->size : 0;
+        sum += (x->out & BIT(i)) != 0 && is_spilled_to(s->b, op->pool, pool) ? op->size : 0;
     }
     return sum <= pool_find(s->b, pool)->limit;
 }
@@ -327,14 +333,17 @@ static bool can_run(const struct states *s, const struct state *x, int32_t i) {
 static bool runs_covered(const struct states *s, const struct state *x, int32_t i) {
     const uint64_t done = x->done | (BIT(i) & s->single), dead = dead_find(s, done);
     const uint64_t may_go = s->srcs[i] & s->sized & ~dead & (~s->kept | x->out);
+    const struct berth_budget_op *op = &s->b->ops[i];
     uint64_t go = 0;
     if ((dead & ~s->single & BIT(i)) != 0) {
         return true; // no op reads the result
     }
+    const bool has_room = is_room(s, x, op->pool, op->size), has_room_taking = is_room(s, x, op->pool, 0);
     do {
         const struct state to = {(x->live | BIT(i)) & ~go & ~dead, x->out & ~dead, done};
         const bool takes = (s->takes[i] & (go | dead)) != 0;
-        if (is_room(s, x, s->b->ops[i].pool, takes ? 0 : s->b->ops[i].size) && !is_covered(s, to)) {
+        const bool is_possible = takes ? has_room_taking : has_room;
+        if (is_possible && !is_covered(s, to)) {
             return false;
         }
         go = (go - may_go) & may_go; // the next subset
@@ -357,8 +366,8 @@ static bool moves_covered(const struct states *s, const struct state *x, int32_t
                is_covered(s, (struct state){x->live | bit, x->out & ~bit, x->done}));
 }
 
-// Returns whether all states after x are covered. If an op of single ops without bytes can run and rules out no other op, its states
-// suffice.
+// Returns whether all states after x are covered. If a single op without bytes can run, and no op that may still run must precede it,
+// only the states after this op must be covered (forced runs).
 static bool next_covered(const struct states *s, const struct state *x) {
     const uint64_t finished = finished_find(s, x->done);
     for (uint64_t left = s->single & ~x->done & ~s->sized; left != 0; left &= left - 1) {
@@ -387,15 +396,16 @@ static void states_check(struct budget *b) {
         proof_refuse(b->p, "a proof with states has at most %d ops", N_WORD);
         return;
     }
+    const uint64_t all = b->n == N_WORD ? UINT64_MAX : BIT(b->n) - 1;
     for (uint64_t left = number_take(b, STATES_MAX, true); left > 0 && !b->p->is_refused; left--) {
         if (!BERTH_GROW(&s.at, &n_at, s.n + 1)) {
             b->p->mem.has_failed = true;
             break;
         }
         struct state *x = &s.at[s.n++];
-        x->live = number_take(b, UINT64_MAX, false);
-        x->out = number_take(b, UINT64_MAX, false);
-        x->done = number_take(b, UINT64_MAX, true);
+        x->live = number_take(b, all, false);
+        x->out = number_take(b, all, false);
+        x->done = number_take(b, all, true);
     }
     sets_find(&s);
     for (int32_t i = 0; i < b->n; i++) {

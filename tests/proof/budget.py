@@ -154,7 +154,7 @@ def proof_check(graph, text):
         require(n <= 1 << 24, "too many states")
         for line in lines[3:3 + n]:
             numbers = numbers_of(line.split(" "), 3)
-            require(max(numbers) < 1 << 64, "a number is too large")
+            require(max(numbers) < 1 << graph.n, "a number is too large")
             states.add(tuple(bits(graph, number) for number in numbers))
         end += n
         require(end < len(lines), "the text has ended")
@@ -174,6 +174,16 @@ def answer_of(graph, text):
 def checksum_fix(text):
     body = text[:text.rindex("end ")]
     return body + "end %d\n" % zlib.adler32(body.encode())
+
+
+def state_add(text, n_ops, rng):
+    """Adds a state that differs from another one in one bit, which may be that of an op that does not exist."""
+    lines = text.split("\n")
+    n = int(lines[2].split(" ")[1])
+    numbers = lines[3 + rng.randrange(n)].split(" ")
+    k = rng.randrange(3)
+    numbers[k] = str(int(numbers[k]) ^ 1 << rng.randrange(n_ops + 1))
+    return checksum_fix("\n".join(["%s\n%s\nstates %d" % (lines[0], lines[1], n + 1), " ".join(numbers)] + lines[3:]))
 
 
 def damage(text, rng):
@@ -230,8 +240,8 @@ def compare(folder, program):
                 sys.exit("limit %d of %s: this checker says %r, berth says %r" % (limit, path, mine, other))
             count += 1
             with_states += mine[1] > 0
-            for _ in range(6 if mine[1] > 0 else 0):
-                bad = damage(text, rng)
+            for k in range(12 if mine[1] > 0 else 0):
+                bad = damage(text, rng) if k % 2 == 0 else state_add(text, graph.n, rng)
                 with open(proof, "w") as file:
                     file.write(bad)
                 mine, other = answer_of(graph, bad), program_answer(program, path, limit, spill, proof)

@@ -225,6 +225,8 @@ static void test_bytes(void **state) {
     assert_non_null(strstr(proof.why, "too many or too few numbers"));
     assert_false(lines_check(&c, "states 16777217\n"));
     assert_non_null(strstr(proof.why, "a number is above 16777216"));
+    assert_false(lines_check(&c, "states 1\n31 0 32\n"));
+    assert_non_null(strstr(proof.why, "a number is above 31"));
 }
 
 // Ops that contradict each other are refused.
