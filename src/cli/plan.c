@@ -48,7 +48,8 @@ static const struct cli_option option_rows[] = {
         CLI_TO(struct options, out)),
     CLI_OPTION(0, "proof", "FILE",
         "write why the bound holds; 'berth verify --proof FILE PLAN' checks it with PLAN from --out. Only what the file shows is "
-        "then called proven. If no schedule keeps --budget, the file shows this. A name that ends in .gz: compressed",
+        "then called proven. If no schedule keeps --budget, FILE proves that instead: check it with 'berth verify --budget N "
+        "--proof FILE' and the same --spill. A name that ends in .gz: compressed",
         .takes = "*", CLI_TO(struct options, proof)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
         "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, and "
@@ -209,13 +210,18 @@ static void print_budget(FILE *file, const struct options *o, const struct view_
     }
 }
 
-// Prints when the search of the largest buffer last lowered the peak, and how it fell in the second half of the search.
+// Prints how the search of the largest buffer closed the gap: when it last lowered the peak, how the peak fell in the second half of
+// the search, and what the bound accounts for.
 static void print_search(FILE *file, const struct view_plan *plan, const struct berth_plan_report *r) {
     const struct view_buffer *b = view_plan_largest(plan);
-    if (b == NULL || b->n_curve < 2 || r->peak == r->bound) {
+    if (b == NULL || b->n_curve < 2) {
         return;
     }
     const struct view_point *first = &b->curve[0], *last = &b->curve[b->n_curve - 1], *middle = first;
+    const uint64_t fell = first->peak - last->peak, rose = last->bound - first->bound;
+    if (r->peak == r->bound && rose == 0) {
+        return;
+    }
     int64_t fell_us = 0;
     for (size_t k = 1; k < b->n_curve; k++) {
         if (b->curve[k].peak < b->curve[k - 1].peak) {
@@ -229,11 +235,15 @@ static void print_search(FILE *file, const struct view_plan *plan, const struct 
     fprintf(file, "  search   ");
     if (fell_us == 0) {
         fprintf(file, "found no lower peak\n");
-        return;
+    } else {
+        fprintf(file, "the peak fell by %s", cli_short_bytes(fell, text));
+        fprintf(file, ", last after %.2f s; in the second half by %s%s\n", (double) fell_us / 1e6,
+            cli_short_bytes(middle->peak - last->peak, text), middle->peak > last->peak ? ": a longer --time may lower it" : "");
     }
-    fprintf(file, "the peak fell by %s", cli_short_bytes(first->peak - last->peak, text));
-    fprintf(file, ", last after %.2f s; in the second half by %s%s\n", (double) fell_us / 1e6,
-        cli_short_bytes(middle->peak - last->peak, text), middle->peak > last->peak ? ": a longer --time may lower it" : "");
+    if (rose > 0) {
+        fprintf(file, "           the bound rose by %s, which is %.0f%% of the closed gap\n", cli_short_bytes(rose, text),
+            100 * (double) rose / ((double) rose + (double) fell));
+    }
 }
 
 static void print_text(FILE *file, const struct options *o, const struct view_plan *plan, const struct berth_plan_report *r) {
@@ -355,6 +365,9 @@ static int proof_open(struct options *o, struct proof_out *out) {
 static int proof_close(const struct options *o, struct proof_out *out, bool is_proven, int code) {
     if (out->file == NULL) {
         return code;
+    }
+    if (code == CLI_OK && !is_proven) {
+        cli_warn("%s: not written: it is not proven that no schedule keeps --budget; a file of this name is unchanged", o->proof);
     }
     const bool is_written = proof_writer_fini(&out->writer);
     if (is_written && (code != CLI_OK || !is_proven)) {

@@ -30,7 +30,7 @@ static const struct cli_option option_rows[] = {
         CLI_TO(struct options, budget.spill)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
         "print one JSON object: items, valid, peak, fault; with --proof also proof: valid, why, bound, optimal, steps; with "
-        "--budget also budget"),
+        "--budget also budget and spill"),
     {0},
 };
 
@@ -42,7 +42,8 @@ const struct cli_help cli_verify_help = {
     .n_operands = {1, 1, 1},
     .about =
         "Checks a plan (CSV with a column 'offset', or JSON): buffers that are alive at the same time must not share bytes, and "
-        "every buffer must respect its alignment, fixed offset and alias group. Prints the first fault.",
+        "every buffer must respect its alignment, fixed offset and alias group. Prints the first fault. With --budget, PLAN is "
+        "the captured graph or the CSV with costs.",
     .options = option_rows,
     .size = sizeof(struct options),
     .negative = "the plan is not valid",
@@ -204,14 +205,17 @@ static void budget_print(const struct options *o, const struct budget_check *che
         struct berth_json_writer w = {.file = stdout};
         berth_json_begin(&w, NULL, '{');
         berth_json_printf(&w, "'items': %" PRId64 ", 'valid': null, 'peak': null, 'fault': null", check->n_ops);
-        berth_json_printf(&w, "'budget': %" PRIu64, o->budget.bytes);
+        berth_json_printf(&w, "'budget': %" PRIu64 ", 'spill': %" PRIu64, o->budget.bytes, o->budget.spill);
         proof_json(&w, &check->proof);
         berth_json_end(&w);
         putchar('\n');
     } else if (check->proof.is_valid) {
-        printf("%sproof valid%s: no schedule of %" PRId64 " ops stays within %s (%" PRId64 " states)\n",
-            cli_colour(stdout, CLI_GREEN), cli_colour(stdout, CLI_RESET), check->n_ops, cli_bytes(o->budget.bytes, text),
-            check->proof.n_steps);
+        printf("%sproof valid%s: no schedule of %" PRId64 " ops stays within %s", cli_colour(stdout, CLI_GREEN),
+            cli_colour(stdout, CLI_RESET), check->n_ops, cli_bytes(o->budget.bytes, text));
+        if (o->budget.spill > 0) {
+            printf(", with at most %s spilled", cli_bytes(o->budget.spill, text));
+        }
+        printf(" (%" PRId64 " states)\n", check->proof.n_steps);
     } else {
         proof_print(&check->proof, false);
     }

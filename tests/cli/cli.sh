@@ -177,6 +177,15 @@ expect 1 "proof refused: line 4: the items have no common step" verify --proof "
 sed 's/^bound ./&1/' "$tmp/above.proof" > "$tmp/false.proof"
 expect 1 "proof refused" verify --proof "$tmp/false.proof" "$tmp/above-plan.csv"
 expect 4 "a lower peak is not excluded" verify --proof /dev/null "$tmp/above-plan.csv"
+# The fast path raises the bound of these items.
+{
+    printf 'id,lower,upper,size\na,3,6,2\nb,4,6,3\nc,2,5,3\nd,0,1,5\ne,3,5,3\nf,6,7,4\ng,1,2,2\nh,5,9,6\ni,0,3,5\nj,1,4,2\n'
+    for step in $(seq 10 29); do
+        echo "s$step,$step,$((step + 1)),1"
+    done
+} > "$tmp/core.csv"
+expect 0 "bound    12 bytes" plan --proof "$tmp/core.proof" --out "$tmp/core-plan.csv" "$tmp/core.csv"
+expect 0 "optimal: the proof" verify --proof "$tmp/core.proof" "$tmp/core-plan.csv"
 printf 'id,lower,upper,size,pool\na,0,3,10,-2\nb,1,5,6,7\nc,2,4,8,-2\n' > "$tmp/pools.csv"
 expect 0 "buffer -2" plan --proof "$tmp/pools.proof" --out "$tmp/pools-plan.csv" "$tmp/pools.csv"
 expect 0 "optimal: the proof" verify --proof "$tmp/pools.proof" "$tmp/pools-plan.csv"
@@ -184,13 +193,32 @@ expect 0 "optimal: the proof" verify --proof "$tmp/pools.proof" "$tmp/pools-plan
 costs=tests/data/plan/costs.csv
 expect 1 "cannot fit: at least" plan --budget 10 --proof "$tmp/none.proof" $costs
 expect 0 "proof valid: no schedule of 10 ops stays within 10 bytes (0 states)" verify --budget 10 --proof "$tmp/none.proof" $costs
-expect 0 '"budget": 10, "proof": {"valid": true, ' verify --json --budget 10 --proof "$tmp/none.proof" $costs
-expect 0 "no schedule of 10 ops stays within" verify --budget 10 --spill 10 --proof "$tmp/none.proof" $costs
+expect 0 '"budget": 10, "spill": 0, "proof": {"valid": true, ' verify --json --budget 10 --proof "$tmp/none.proof" $costs
+expect 0 "ops stays within 10 bytes, with at most 11 bytes spilled (0 states)" verify --budget 10 --spill 11 --proof "$tmp/none.proof" $costs
+expect 0 '"budget": 10, "spill": 11, "proof": {"valid": true, ' verify --json --budget 10 --spill 11 --proof "$tmp/none.proof" $costs
 expect 1 "bytes are within the limit of pool 0" verify --budget 100K --proof "$tmp/none.proof" $costs
 expect 1 "the proof is about a plan, not about a memory limit" verify --budget 10 --proof "$tmp/above.proof" $costs
 expect 1 "'berth-proof 1" verify --proof "$tmp/none.proof" "$tmp/above-plan.csv"
 expect 1 "cannot fit: at least" plan --budget 1000 --proof "$tmp/none.proof.gz" tests/data/graph/unet-2d.ggraph
 expect 0 "ops stays within 1,000 bytes (0 states)" verify --budget 1000 --proof "$tmp/none.proof.gz" tests/data/graph/unet-2d.ggraph
+# A pyramid in which each op reads two ops of the row before. It has too many ops for the exact search.
+awk 'BEGIN {
+    print "id,lower,upper,size,cost,reads"
+    for (row = 12; row > 0; row--) {
+        for (k = 0; k < row; k++) {
+            reads = row < 12 ? "v" (at - row - 1) " v" (at - row) : ""
+            last = k < row - 1 ? at + row : at + row - 1
+            printf "v%d,%d,%d,1,1,%s\n", at, at, last + 1, reads
+            at++
+        }
+    }
+}' > "$tmp/pyramid.csv"
+expect 4 "open.proof: not written: it is not proven that no schedule keeps --budget" plan --budget 5 --proof "$tmp/open.proof" "$tmp/pyramid.csv"
+n=$((n + 1))
+if [ -e "$tmp/open.proof" ]; then
+    echo "FAILED: a proof that proves nothing was written"
+    n_bad=$((n_bad + 1))
+fi
 expect 2 "--budget requires --proof" verify --budget 10 $costs
 expect 2 "--spill requires --budget" verify --spill 10 --proof "$tmp/none.proof" $costs
 expect 3 "requires a captured graph, or a CSV with the columns 'cost' and 'reads'" verify --budget 10 --proof "$tmp/none.proof" $small
