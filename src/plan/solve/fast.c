@@ -91,7 +91,7 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
         berth_plan_exhaust(p, g, FEW_WORK / ((int64_t) p->n * p->n) + 1, s);
     }
     if (p->n <= LARGEST_FIRST_MAX && !is_brief && !plan_is_done(s, g) && !plan_prob_is_constrained(p) && !p->bound_is_inexact) {
-        const struct plan_goal untimed = {.enough = g->enough, .deadline_us = INT64_MAX};
+        const struct plan_goal untimed = {.enough = g->enough, .deadline_us = INT64_MAX, .proof = g->proof};
         enum ggml_status status = berth_plan_critical(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, &untimed, s);
         if (status != GGML_STATUS_SUCCESS) {
             return status;

@@ -98,7 +98,8 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     struct plan_state state = {.peak = PLAN_NO_CAP, .bound = p->bound, .method = "start"};
     struct plan_goal goal = {.seed = s->params.seed,
         .n_threads = s->params.n_threads > 1 && !s->params.is_counted ? s->params.n_threads : 1,
-        .is_brief = s->params.is_brief};
+        .is_brief = s->params.is_brief,
+        .proof = s->proof.write != NULL ? &s->proof : NULL};
     struct plan_work timed = {0};
     int64_t *memory = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
     if (memory == NULL) {
@@ -139,7 +140,6 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         s->watch.state = &state;
         s->watch.unit = pool->unit;
         goal.watch = s->watch.ask != NULL ? &s->watch : NULL;
-        goal.proof = s->proof.write != NULL ? &s->proof : NULL;
         if (left > 0 && !atomic_load(&s->watch.is_over)) {
             status = berth_plan_search(p, &goal, &state);
         }

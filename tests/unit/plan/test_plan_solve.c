@@ -328,6 +328,22 @@ static void test_capacity(void **state) {
     assert_true(r.fits && r.proven);
 }
 
+struct text {
+    char text[4096];
+    size_t n;
+};
+
+static bool text_append(const char *piece, size_t size, void *user) {
+    struct text *t = user;
+    if (size >= sizeof t->text - t->n) {
+        return false;
+    }
+    memcpy(t->text + t->n, piece, size);
+    t->n += size;
+    t->text[t->n] = 0;
+    return true;
+}
+
 // 10 items with 11 live bytes at most and an optimum of 12 bytes, then items of one byte. The fast path raises the bound by searching
 // the core, which has at most half of the items.
 static void make_small_core(struct berth_plan_item *x, int n) {
@@ -348,6 +364,12 @@ static void test_small_core(void **state) {
     assert_int_equal(bound, 11);
     assert_int_equal(berth_plan_solve(x, 30, NULL, off, &r), GGML_STATUS_SUCCESS);
     assert_true(r.proven && r.bound == 12 && r.n_nodes > 0);
+    // With a proof, the bound of the fast path has one too.
+    struct text t = {.n = 0};
+    const struct berth_plan_params params = {.proof = text_append, .proof_data = &t};
+    assert_int_equal(berth_plan_solve(x, 30, &params, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.proven && r.bound == 12);
+    assert_non_null(strstr(t.text, "\nsteps\n"));
 }
 
 static void make_random(struct berth_plan_item *x, int n, uint64_t s) {
@@ -591,22 +613,6 @@ static void test_failing_allocations_of_bound(void **state) {
         berth_alloc_watch(false);
         assert_true(status == GGML_STATUS_ALLOC_FAILED ? bound == 7 : status == GGML_STATUS_SUCCESS && bound == 25);
     }
-}
-
-struct text {
-    char text[4096];
-    size_t n;
-};
-
-static bool text_append(const char *piece, size_t size, void *user) {
-    struct text *t = user;
-    if (size >= sizeof t->text - t->n) {
-        return false;
-    }
-    memcpy(t->text + t->n, piece, size);
-    t->n += size;
-    t->text[t->n] = 0;
-    return true;
 }
 
 // A proof of a raised bound has the steps of the search.
