@@ -150,7 +150,7 @@ static void level_begin(struct improve_worker *w, bool is_success) {
 static void neighbours_shake(struct improve_worker *w, int32_t i) {
     struct eject_limits limits = {.cap = w->cap, .max_steps = STEPS_FIRST, .goal = w->goal};
     const int n_shakes = w->p->n > IMPROVE_MANY ? SHAKES_MANY : SHAKES;
-    for (int k = 0; k < n_shakes; k++) {
+    for (int k = 0; k < n_shakes && !turn_is_over(w); k++) {
         berth_eject_shake(w->eject, i, &limits);
     }
 }
