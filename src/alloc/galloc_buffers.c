@@ -62,6 +62,14 @@ static ggml_backend_buffer_t chunk_new(struct ggml_gallocr *galloc, struct gallo
     return buffer;
 }
 
+// As chunk_new, for a buffer that the allocator can do without: a failure frees no memory of other owners (berth_reclaim).
+static ggml_backend_buffer_t chunk_try_new(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t size) {
+    berth_reclaim_pause();
+    ggml_backend_buffer_t buffer = chunk_new(galloc, pool, size);
+    berth_reclaim_resume();
+    return buffer;
+}
+
 // Frees the memory but keeps the struct, because tensors may still point to it.
 static void chunk_retire(ggml_backend_buffer_t buffer) {
     if (buffer != NULL && buffer->iface.free_buffer != NULL) {
@@ -145,7 +153,7 @@ static void chunk_set(struct ggml_gallocr *galloc, struct galloc_pool *pool, siz
 static bool chunk_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t c, size_t size) {
     ggml_backend_buffer_t old = pool->chunks[c].buffer;
     const size_t old_size = ggml_backend_buffer_get_size(old);
-    ggml_backend_buffer_t fresh = chunk_new(galloc, pool, size);
+    ggml_backend_buffer_t fresh = old_size > 0 ? chunk_try_new(galloc, pool, size) : chunk_new(galloc, pool, size);
     if (fresh == NULL && old_size > 0) {
         chunk_retire(old);
         old = NULL;
@@ -195,7 +203,7 @@ static void pool_trim(struct ggml_gallocr *galloc, struct galloc_pool *pool, con
         if (chunk_size(pool, c) <= sizes[c]) {
             continue;
         }
-        ggml_backend_buffer_t fresh = chunk_new(galloc, pool, sizes[c]);
+        ggml_backend_buffer_t fresh = chunk_try_new(galloc, pool, sizes[c]);
         if (fresh != NULL) {
             chunk_retire(pool->chunks[c].buffer);
             chunk_set(galloc, pool, c, fresh);

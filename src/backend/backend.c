@@ -33,18 +33,6 @@ static bool has_poisoned_leaf(const struct ggml_cgraph *graph) {
     return (flags & BERTH_FLAG_POISON) != 0;
 }
 
-// Counts a change of weights if the node writes into a weight of the host.
-static inline void note_written_weight(const struct ggml_tensor *node) {
-    const struct ggml_tensor *base = node->view_src;
-    if (base == NULL || base->buffer == NULL || base->buffer->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
-        return;
-    }
-    const struct berth_op_info *info = berth_op_info(node->op);
-    if (info == NULL || !info->is_empty) { // not only a view
-        berth_buffer_changes(base->buffer);
-    }
-}
-
 // On failure, the reason is the last error. *has_empty: a source has no elements, which not every op supports.
 static enum ggml_status graph_check(const struct ggml_cgraph *graph, bool *has_empty) {
     *has_empty = false;
@@ -57,7 +45,9 @@ static enum ggml_status graph_check(const struct ggml_cgraph *graph, bool *has_e
         if (BERTH_UNLIKELY(berth_poisoned(node))) {
             return berth_graph_check(graph);
         }
-        note_written_weight(node);
+        if (berth_writes_host_weight(node)) {
+            berth_weights_changed();
+        }
         enum berth_span_fault fault = berth_span_walk_node(&walk, node);
         for (int s = 0, n = berth_span_n_src(node); fault <= BERTH_SPAN_EMPTY && s < n; s++) {
             if (node->src[s] != NULL) {

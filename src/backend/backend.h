@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "core/optable.h"
 #include "ggml-backend-impl.h"
 
 #include <stdatomic.h>
@@ -54,14 +55,26 @@ static inline void berth_buffer_changes(ggml_backend_buffer_t buffer) {
     }
 }
 
+// Returns true if the node writes into a weight of the host.
+static inline bool berth_writes_host_weight(const struct ggml_tensor *node) {
+    const struct ggml_tensor *base = node->view_src;
+    if (base == NULL || base->buffer == NULL || base->buffer->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
+        return false;
+    }
+    const struct berth_op_info *info = berth_op_info(node->op);
+    const bool is_view = info != NULL && info->is_empty;
+    return !is_view && ggml_backend_buft_is_host(base->buffer->buft);
+}
+
 // ---- memory that can be given back (reclaim.c) ----
 
-// An owner of memory that only makes the program faster. The owner holds its holder during calls that use the memory.
+// Memory that can be freed at any time, because it only makes the program faster. Its owner locks the entry during calls that use
+// the memory.
 struct berth_holder {
     // Frees memory of buft. Returns false if there is none.
     bool (*reclaim)(struct berth_holder *holder, ggml_backend_buffer_type_t buft);
     atomic_bool is_held;
-    uint64_t round; // the last round of berth_reclaim that asked this holder
+    uint64_t id; // order of berth_holder_add
     struct berth_holder *next;
 };
 void berth_holder_add(struct berth_holder *holder);
@@ -70,6 +83,10 @@ void berth_holder_hold(struct berth_holder *holder);   // waits while its memory
 void berth_holder_let_go(struct berth_holder *holder);
 // Asks all holders that are not held. Returns true if one of them has freed memory of buft.
 bool berth_reclaim(ggml_backend_buffer_type_t buft);
+// Between these calls, berth_reclaim of this thread frees nothing and returns false. Use them for an allocation that the caller
+// does not depend on. The calls may be nested.
+void berth_reclaim_pause(void);
+void berth_reclaim_resume(void);
 
 // ---- weights that are read from a file while a graph runs (stream_graph.c) ----
 

@@ -4,6 +4,9 @@
 //
 // A holder may be busy on another thread. `is_held` says so: the owner sets it during its own calls, and reclaim skips a holder
 // that is held. While reclaim frees a holder's memory, the owner's next call waits. The lock of the list is not held meanwhile.
+//
+// The list is in descending order of the ids. Each call of berth_reclaim asks a holder at most once, also if other threads call
+// berth_reclaim at the same time.
 
 #include "backend/backend.h"
 #include "base/lock.h"
@@ -12,7 +15,8 @@
 
 static struct berth_lock holders_lock = BERTH_LOCK_INIT;
 static struct berth_holder *holders;
-static uint64_t last_round;
+static uint64_t last_id;
+static _Thread_local int n_pauses; // calls of berth_reclaim_pause without berth_reclaim_resume
 BERTH_LOCK_ACROSS_FORK(holders_lock, 102)
 
 static bool holder_try(struct berth_holder *holder) {
@@ -32,6 +36,7 @@ void berth_holder_let_go(struct berth_holder *holder) {
 
 void berth_holder_add(struct berth_holder *holder) {
     berth_lock_take(&holders_lock);
+    holder->id = ++last_id;
     holder->next = holders;
     holders = holder;
     berth_lock_drop(&holders_lock);
@@ -49,28 +54,37 @@ void berth_holder_remove(struct berth_holder *holder) {
     berth_lock_drop(&holders_lock);
 }
 
-// Returns the next holder that this round has not asked and that is not held, and holds it. NULL: none.
-static struct berth_holder *holder_next(uint64_t round) {
+// Returns the first holder with an id below *id that is not held, holds it, and sets *id to its id. NULL: none.
+static struct berth_holder *holder_next(uint64_t *id) {
     berth_lock_take(&holders_lock);
     struct berth_holder *holder = holders;
-    while (holder != NULL && (holder->round >= round || !holder_try(holder))) {
+    while (holder != NULL && (holder->id >= *id || !holder_try(holder))) {
         holder = holder->next;
     }
     if (holder != NULL) {
-        holder->round = round;
+        *id = holder->id;
     }
     berth_lock_drop(&holders_lock);
     return holder;
 }
 
+void berth_reclaim_pause(void) {
+    n_pauses++;
+}
+
+void berth_reclaim_resume(void) {
+    n_pauses--;
+}
+
 bool berth_reclaim(ggml_backend_buffer_type_t buft) {
-    berth_lock_take(&holders_lock);
-    const uint64_t round = ++last_round;
-    berth_lock_drop(&holders_lock);
+    if (n_pauses > 0) {
+        return false;
+    }
+    uint64_t id = UINT64_MAX;
     bool is_freed = false;
     struct berth_holder *holder;
     berth_log_hold();
-    while ((holder = holder_next(round)) != NULL) {
+    while ((holder = holder_next(&id)) != NULL) {
         is_freed = holder->reclaim(holder, buft) || is_freed;
         berth_holder_let_go(holder);
     }

@@ -240,11 +240,19 @@ static ggml_backend_buffer_t part_new(const struct meta_buffer *mb, int j, size_
     return part;
 }
 
+// As part_new, for a buffer that the caller can do without: a failure frees no memory of other owners (berth_reclaim).
+static ggml_backend_buffer_t part_try_new(const struct meta_buffer *mb, int j, size_t size) {
+    berth_reclaim_pause();
+    ggml_backend_buffer_t part = part_new(mb, j, size);
+    berth_reclaim_resume();
+    return part;
+}
+
 // Replaces the memory of device j by `size` bytes. If memory does not suffice for the old and the new buffer at the same time,
 // the old buffer is freed first. If the allocation still fails, a buffer of the old size is allocated.
 static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
     const size_t before = ggml_backend_buffer_get_size(mb->parts[j]);
-    ggml_backend_buffer_t fresh = part_new(mb, j, size);
+    ggml_backend_buffer_t fresh = before > 0 ? part_try_new(mb, j, size) : part_new(mb, j, size);
     if (fresh == NULL && before > 0 && before < size) {
         ggml_backend_buffer_free(mb->parts[j]);
         mb->parts[j] = NULL;

@@ -721,6 +721,57 @@ static void every_allocation_fails_once(void **state) {
     berth_alloc_watch(false);
 }
 
+// ---- memory that can be given back ----
+
+struct counting_holder {
+    struct berth_holder holder;
+    bool is_nested; // its function calls berth_reclaim
+    int n_asked;
+};
+
+static bool holder_counts(struct berth_holder *holder, ggml_backend_buffer_type_t buft) {
+    struct counting_holder *h = (struct counting_holder *) holder;
+    h->n_asked++;
+    if (h->is_nested) {
+        assert_true(berth_reclaim(buft));
+    }
+    return true;
+}
+
+// Two calls of berth_reclaim at the same time, here one inside the other: both ask all holders that are not held.
+static void reclaiming(void **state) {
+    (void) state;
+    struct counting_holder holders[3] = {{.is_nested = false}, {.is_nested = true}, {.is_nested = false}};
+    assert_false(berth_reclaim(&fake.buft));
+    for (int i = 0; i < 3; i++) {
+        holders[i].holder.reclaim = holder_counts;
+        berth_holder_add(&holders[i].holder);
+    }
+    assert_true(berth_reclaim(&fake.buft));
+    assert_int_equal(holders[0].n_asked, 2);
+    assert_int_equal(holders[1].n_asked, 1);
+    assert_int_equal(holders[2].n_asked, 2);
+
+    holders[1].is_nested = false;
+    berth_holder_hold(&holders[0].holder);
+    assert_true(berth_reclaim(&fake.buft));
+    berth_holder_let_go(&holders[0].holder);
+    assert_int_equal(holders[0].n_asked, 2);
+    assert_int_equal(holders[1].n_asked, 2);
+
+    berth_reclaim_pause();
+    berth_reclaim_pause();
+    berth_reclaim_resume();
+    assert_false(berth_reclaim(&fake.buft));
+    berth_reclaim_resume();
+    assert_true(berth_reclaim(&fake.buft));
+    assert_int_equal(holders[0].n_asked, 3);
+    for (int i = 0; i < 3; i++) {
+        berth_holder_remove(&holders[i].holder);
+    }
+    assert_false(berth_reclaim(&fake.buft));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(host_buffers, setup, teardown),
@@ -737,6 +788,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(training, setup, teardown),
         cmocka_unit_test_setup_teardown(graph_copies, setup, teardown),
         cmocka_unit_test_setup_teardown(graph_copy_deep, setup, teardown),
+        cmocka_unit_test_setup_teardown(reclaiming, setup, teardown),
         cmocka_unit_test_setup_teardown(takes_null, setup, teardown),
         cmocka_unit_test_setup_teardown(every_allocation_fails_once, setup, teardown),
     };
