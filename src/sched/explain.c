@@ -158,9 +158,9 @@ enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file
     if (check_graph(__func__, sched, file) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
-    const bool is_held = sched_hold(sched);
+    sched_hold(sched);
     explain_text(sched, true, file);
-    sched_let_go(sched, is_held);
+    sched_let_go(sched);
     return stream_check(__func__, file);
 }
 

@@ -29,6 +29,8 @@ static void columns_fill(const struct ggml_backend_sched *sched, struct sched_ca
         if (base != r) {
             cached->has_views = true;
             cached->n_writers += !cached->rows[r].is_empty && r < rec->n_nodes;
+            cached->writes_weights = cached->writes_weights || (!cached->rows[r].is_empty && r < rec->n_nodes &&
+                                                                   rec->rows[base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
             rec->rows[r].has_memory = rec->rows[base].has_memory; // the caller may not have set the memory of a view yet
         }
     }
@@ -105,7 +107,7 @@ enum sched_match sched_cached_match(
 void sched_cached_drop(struct sched_cached *cached) {
     berth_record_clear(&cached->rec);
     cached->n_writers = cached->n_splits = cached->n_copies = cached->n_edges = cached->n_deps = cached->n_inputs = 0;
-    cached->has_views = cached->has_choices = cached->is_reordered = cached->is_split = false;
+    cached->has_views = cached->has_choices = cached->writes_weights = cached->is_reordered = cached->is_split = false;
     cached->epoch = 0;
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 // resident.c: keeps copies of weights of the host in the memory of a device (resident copies).
 //
-// Resident copies may take a number of bytes of each device: half of the memory that is free after the first graph got its memory,
-// or what the program sets. A weight that the scheduler copies to the device then gets memory of its own there, in the order of the
-// graph, until these bytes are used. The first graph that reads the weight fills the resident copy. From then on the copy counts as
-// the weight: ops that read it run on the device, also those of small batches, and nothing is copied.
+// The resident copies of a device have a limit in bytes. The program sets it, or it is half of the device memory that is free once
+// the compute buffers of the first graph that copies weights are allocated. A weight that the scheduler copies to the device then
+// gets memory of its own there, in the order of the graph, up to the limit. The first graph that reads the weight fills the resident
+// copy. From then on the copy counts as the weight: ops that read it run on the device, also those of small batches, and nothing is
+// copied.
 //
 // If another part of the process cannot allocate memory of the device, all resident copies are freed (backend/reclaim.c).
 //
 // A cached graph depends on which copies are filled, so `version` counts these changes, and a cached graph of another version is
 // split again. A weight must not change while it has a resident copy. Berth's functions that write to weights or free them count
 // in berth_weights_epoch. If this count changes, all copies are filled again. If a node of a graph writes a weight, the weight
-// gets no resident copy.
+// gets no resident copy, and such a node of the scheduler's own graph does not count.
 
 #include "sched/sched.h"
 
@@ -91,6 +92,32 @@ void sched_residents_check(struct ggml_backend_sched *sched) {
     res->weights_epoch = epoch;
 }
 
+static bool has_copy_of(const struct sched_residents *res, const struct ggml_tensor *t) {
+    const uintptr_t begin = (uintptr_t) t->data, end = begin + ggml_nbytes(t);
+    for (int32_t i = 0; i < res->n; i++) {
+        const uintptr_t at = (uintptr_t) res->list[i].data;
+        if (res->list[i].copy != NULL && at < end && begin < at + res->list[i].size) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sched_residents_skip_own_writes(struct ggml_backend_sched *sched, const struct sched_cached *cached) {
+    struct sched_residents *res = &sched->residents;
+    uint64_t n = 0;
+    for (int32_t r = 0; res->n > 0 && cached->writes_weights && r < cached->rec.n_nodes; r++) {
+        if (!berth_writes_host_weight(cached->rec.tensors[r])) {
+            continue;
+        }
+        if (has_copy_of(res, cached->rec.tensors[r])) { // for example, another tensor at the same address is written
+            return;
+        }
+        n++; // as graph_check of the backends does
+    }
+    res->weights_epoch += n;
+}
+
 void sched_resident_filled(struct ggml_backend_sched *sched, int32_t i) {
     sched->residents.list[i].is_filled = true;
     sched->residents.has_new = true;
@@ -150,12 +177,12 @@ enum ggml_status sched_residents_fill(struct ggml_backend_sched *sched, struct s
             }
             ggml_backend_tensor_set_async(
                 sched->backends[b], res->list[i].copy, cached->rec.tensors[r]->data, 0, res->list[i].size);
+            sched->in_flight[b] = sched->backends[b]->iface.synchronize != NULL;
             if (berth_backend_report(sched->backends[b]) != GGML_STATUS_SUCCESS) {
                 sched_residents_clear(sched);
                 return berth_fail(GGML_STATUS_FAILED, "scheduler: copying %s to backend %s failed: %s",
                     berth_name_of(cached->rec.tensors[r]), ggml_backend_name(sched->backends[b]), berth_last_error());
             }
-            sched->in_flight[b] = sched->backends[b]->iface.synchronize != NULL;
             sched->stats.n_copied++;
             sched->stats.copied_size += (int64_t) res->list[i].size;
             res->list[i].is_filled = has_new = true;
@@ -256,7 +283,9 @@ static bool residents_add_on(struct ggml_backend_sched *sched, const struct sche
     if (group->ctx == NULL || !entries_append(sched, cached, b, group->ctx, &used) || res->n == n_before) {
         goto none;
     }
+    berth_reclaim_pause(); // these copies do not replace those of another scheduler
     group->buffer = ggml_backend_alloc_ctx_tensors_from_buft(group->ctx, sched->bufts[b]);
+    berth_reclaim_resume();
     if (group->buffer == NULL) {
         berth_log(GGML_LOG_LEVEL_WARN, "scheduler: %s has no memory for resident copies of %d weights (%zu bytes): %s\n",
             ggml_backend_name(sched->backends[b]), res->n - n_before, used - res->used[b], berth_last_error());
@@ -307,4 +336,17 @@ void sched_residents_free(struct ggml_backend_sched *sched) {
         res->used[b] = 0;
     }
     res->version++;
+}
+
+void sched_residents_disable(struct ggml_backend_sched *sched, const char *why) {
+    struct sched_residents *res = &sched->residents;
+    size_t size = 0;
+    for (int b = 0; b < sched->n_backends; b++) {
+        size += res->used[b];
+    }
+    berth_log(GGML_LOG_LEVEL_WARN,
+        "scheduler: freeing %zu bytes of resident copies, because %s; BERTH_SCHED_RESIDENT limits resident copies\n", size, why);
+    sched_finish(sched);
+    sched_residents_free(sched);
+    memset(res->limits, 0, (size_t) sched->n_backends * sizeof res->limits[0]);
 }

@@ -371,6 +371,9 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
     }
     sched->is_running = false;
     sched_residents_end(sched, status);
+    if (status == GGML_STATUS_SUCCESS && go_on) {
+        sched_residents_skip_own_writes(sched, cached);
+    }
     if (status != GGML_STATUS_SUCCESS) { // all work of this graph must end first
         char text[512];
         snprintf(text, sizeof text, "%s", berth_last_error());

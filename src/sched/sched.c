@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "core/op.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,8 +58,8 @@ static int env_number(const char *name) {
     return text != NULL ? (int) strtol(text, NULL, 10) : 0;
 }
 
-// Without a limit of the program, only a backend that can reserve has resident copies: computing then takes no further memory, which
-// resident copies could have used up. An integrated GPU has none, because its memory is that of the host.
+// Returns true if the backend has resident copies by default. It must be able to reserve: computing then allocates no memory that
+// the resident copies could have used up. An integrated GPU has none, because it can read the memory of the host.
 static bool may_have_residents(ggml_backend_t backend) {
     return ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_GPU &&
            berth_backend_can_reserve(backend);
@@ -119,8 +120,7 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     if (sched == NULL || !sched_is_idle(__func__, sched)) {
         return;
     }
-    const bool is_held = sched_hold(sched); // until the end
-    (void) is_held;
+    sched_hold(sched);   // until the end
     sched_finish(sched); // does not access idle backends, which may be freed
     berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
@@ -336,11 +336,9 @@ static bool residents_give_up(struct ggml_backend_sched *sched) {
     if (sched->residents.n == 0) {
         return false;
     }
-    berth_log(GGML_LOG_LEVEL_WARN, "scheduler: memory does not suffice for resident copies of %d weights: %s\n",
-        sched->residents.n, berth_last_error());
-    sched_drain(sched);
-    sched_residents_free(sched);
-    memset(sched->residents.limits, 0, (size_t) sched->n_backends * sizeof sched->residents.limits[0]);
+    char why[512];
+    snprintf(why, sizeof why, "the memory of a graph could not be allocated (%s)", berth_last_error());
+    sched_residents_disable(sched, why);
     return true;
 }
 
@@ -402,9 +400,9 @@ enum ggml_status berth_sched_split(ggml_backend_sched_t sched, struct ggml_cgrap
     if (!has_arguments(__func__, sched, graph)) {
         return GGML_STATUS_FAILED;
     }
-    const bool is_held = sched_hold(sched);
+    sched_hold(sched);
     const enum ggml_status status = graph_prepare(sched, graph, false);
-    sched_let_go(sched, is_held);
+    sched_let_go(sched);
     return status;
 }
 
@@ -448,7 +446,7 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     if (!has_arguments(__func__, sched, measure_graph)) {
         return false;
     }
-    const bool is_held = sched_hold(sched);
+    sched_hold(sched);
     sched->logs_growth = false; // growth is expected in this call
     enum ggml_status status = prepare_with_retry(sched, measure_graph, sched_reserve);
     if (status == GGML_STATUS_SUCCESS) {
@@ -457,7 +455,7 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     }
     sched->logs_growth = true;
     ggml_backend_sched_reset(sched);
-    sched_let_go(sched, is_held);
+    sched_let_go(sched);
     return status == GGML_STATUS_SUCCESS;
 }
 
@@ -465,7 +463,7 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
     if (!has_arguments(__func__, sched, measure_graph) || sizes == NULL) {
         return;
     }
-    const bool is_held = sched_hold(sched);
+    sched_hold(sched);
     memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
     if (graph_prepare(sched, measure_graph, false) == GGML_STATUS_SUCCESS) {
         if (sched_measure(sched, sched->cur, sizes) == GGML_STATUS_SUCCESS) {
@@ -475,21 +473,21 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
         }
     }
     ggml_backend_sched_reset(sched);
-    sched_let_go(sched, is_held);
+    sched_let_go(sched);
 }
 
 enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_cgraph *graph, size_t *sizes) {
     if (!has_arguments(__func__, sched, graph) || sizes == NULL) {
         return GGML_STATUS_FAILED;
     }
-    const bool is_held = sched_hold(sched);
+    sched_hold(sched);
     memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
     const enum ggml_status status = graph_prepare(sched, graph, false);
     if (status == GGML_STATUS_SUCCESS) {
         sched_work_sizes(sched, sched->cur, sizes);
     }
     ggml_backend_sched_reset(sched);
-    sched_let_go(sched, is_held);
+    sched_let_go(sched);
     return status;
 }
 
@@ -503,9 +501,9 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
     if (!has_arguments(__func__, sched, graph)) {
         return false;
     }
-    const bool is_held = sched_hold(sched);
+    sched_hold(sched);
     const enum ggml_status status = alloc_graph(sched, graph);
-    sched_let_go(sched, is_held);
+    sched_let_go(sched);
     return status == GGML_STATUS_SUCCESS;
 }
 
@@ -534,7 +532,8 @@ static enum ggml_status graph_keep_placed(struct ggml_backend_sched *sched, stru
     return status;
 }
 
-// Places the graph. If it was placed for the host and resident copies could be filled since, places it for the device.
+// Places the graph and fills the resident copies of its weights. If copies were filled, ops that were assigned to the host can run
+// on the device, so the graph is split and placed again.
 static enum ggml_status graph_make_ready(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
     enum ggml_status status = graph_keep_placed(sched, graph);
     if (status != GGML_STATUS_SUCCESS) {
@@ -551,12 +550,12 @@ enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sch
     if (!has_arguments(__func__, sched, graph)) {
         return GGML_STATUS_FAILED;
     }
-    const bool is_held = sched_hold(sched);
+    sched_hold(sched);
     enum ggml_status status = graph_make_ready(sched, graph);
     if (status == GGML_STATUS_SUCCESS) {
         status = sched_run(sched);
     }
-    sched_let_go(sched, is_held);
+    sched_let_go(sched);
     return status;
 }
 
@@ -572,12 +571,12 @@ enum ggml_status berth_sched_synchronize(ggml_backend_sched_t sched) {
     if (sched == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_synchronize: the scheduler is NULL");
     }
-    const bool is_held = sched_hold(sched);
+    sched_hold(sched);
     const enum ggml_status status = sched_wait_all(sched);
     if (!sched->is_graph_allocated) {
         sched->next_slot = 0; // so a program that computes one graph at a time always uses slot 0
     }
-    sched_let_go(sched, is_held);
+    sched_let_go(sched);
     return status;
 }
 

@@ -100,9 +100,10 @@ struct sched_cached {
     struct sched_row *rows;      // [n_rows] rec.columns
     struct record_place *places; // [n_rows] addresses; valid for `epoch`
     size_t places_cap;
-    int32_t n_writers; // nodes that write through a view
-    bool has_views;    // some row is a view
-    bool has_choices;  // the caller chose a backend for some row
+    int32_t n_writers;   // nodes that write through a view
+    bool writes_weights; // some node writes a weight
+    bool has_views;      // some row is a view
+    bool has_choices;    // the caller chose a backend for some row
 
     struct ggml_tensor **nodes; // [n_nodes] in execution order; valid if is_reordered
     int32_t *order;             // [n_nodes] rows of nodes
@@ -176,7 +177,8 @@ struct sched_residents {
     bool has_new;           // the running graph has filled a copy
     bool assumes_filled;    // all copies count as filled, while memory is reserved
     struct berth_holder holder;
-    bool is_listed; // the library knows the holder; only the scheduler's own calls read and write this
+    bool is_listed; // berth_reclaim asks the holder; only the scheduler's own calls read and write this
+    int n_calls;    // calls of the scheduler in progress, one inside the other
 };
 
 enum sched_trace_kind { SCHED_TRACE_SPLIT, SCHED_TRACE_COPY, SCHED_TRACE_OP };
@@ -478,8 +480,8 @@ bool sched_resident_is_valid(struct ggml_backend_sched *sched, const struct sche
 // Adds resident copies of the weights that the split graph copies, and allocates their memory. Returns true if there are new
 // ones; the graph must then be split again.
 bool sched_residents_add(struct ggml_backend_sched *sched, struct sched_cached *cached);
-// Replaces BERTH_SCHED_RESIDENT_AUTO by a number of bytes, if the graph has copies that may become resident. The graph has its
-// memory. Returns true if sched_residents_add must be called once more.
+// Replaces BERTH_SCHED_RESIDENT_AUTO by a number of bytes, if the graph has copies that may become resident. Call it once the
+// compute buffers of the graph are allocated. Returns true if sched_residents_add must be called once more.
 bool sched_residents_choose_limits(struct ggml_backend_sched *sched, struct sched_cached *cached);
 // Fills the resident copies of all weights that the graph reads, unless the graph itself copies one of them. A graph that was split
 // before must then be split again.
@@ -494,14 +496,19 @@ void sched_residents_end(struct ggml_backend_sched *sched, enum ggml_status stat
 void sched_residents_clear(struct ggml_backend_sched *sched);
 // Clears the copies if the program has changed weights since the last call.
 void sched_residents_check(struct ggml_backend_sched *sched);
+// Call it after all nodes of the graph have run without a failure. Changes of weights by these nodes then do not count as changes
+// since the last check, unless one of these weights has a resident copy.
+void sched_residents_skip_own_writes(struct ggml_backend_sched *sched, const struct sched_cached *cached);
 // Frees all copies. The backends must be idle.
 void sched_residents_free(struct ggml_backend_sched *sched);
+// Waits for the scheduler's work, frees all copies and adds none from now on. Writes one line to the log, with the reason.
+void sched_residents_disable(struct ggml_backend_sched *sched, const char *why);
 
 // ---- reclaim.c ----
 
-// Between these calls, no other thread frees the resident copies. sched_let_go gets the result of sched_hold.
-bool sched_hold(struct ggml_backend_sched *sched) BERTH_MUST_USE;
-void sched_let_go(struct ggml_backend_sched *sched, bool is_held);
+// Between these calls, no other thread frees the resident copies. The calls may be nested.
+void sched_hold(struct ggml_backend_sched *sched);
+void sched_let_go(struct ggml_backend_sched *sched);
 // Call it at the end of the scheduler, after sched_hold.
 void sched_holder_fini(struct ggml_backend_sched *sched);
 

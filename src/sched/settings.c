@@ -136,12 +136,12 @@ void berth_sched_set_resident_limit(ggml_backend_sched_t sched, ggml_backend_t b
     if (!sched_is_idle(__func__, sched)) {
         return;
     }
-    const bool is_held = sched_hold(sched);
+    sched_hold(sched);
     sched_drain(sched);
     sched_residents_free(sched);
     sched->residents.limits[b] = limit;
     cached_forget_all(sched);
-    sched_let_go(sched, is_held);
+    sched_let_go(sched);
 }
 
 void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
@@ -153,21 +153,23 @@ void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
     if (!sched_is_idle(__func__, sched)) {
         return;
     }
+    sched_hold(sched);
     sched_drain(sched);
     sched->n_slots = n_copies;
     sched->slot = sched->next_slot = 0;
     cached_forget_all(sched);
+    sched_let_go(sched);
 }
 
 void berth_sched_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats) {
     if (sched != NULL && stats != NULL) {
-        const bool is_held = sched_hold(sched);
+        sched_hold(sched);
         *stats = sched->stats;
         stats->resident_size = 0;
         for (int b = 0; b < sched->n_backends; b++) {
             stats->resident_size += (int64_t) sched->residents.used[b];
         }
-        sched_let_go(sched, is_held);
+        sched_let_go(sched);
     }
 }
 

@@ -114,7 +114,7 @@ static void the_environment_sets_the_limit(void **state) {
     assert_non_null(strstr(berth_last_error(), "does not belong"));
 }
 
-// Half of the memory that is free when the first graph has its memory.
+// Half of the memory that is free once the compute buffers of the first graph are allocated.
 static void the_automatic_limit_is_half_of_the_free_memory(void **state) {
     struct host_world *t = *state;
     t->dev.n_total = t->dev.n_free = 8 * weight_size(t) + 2;
@@ -180,7 +180,6 @@ static bool alloc_is_possible(struct host_world *t) {
 static void a_failed_allocation_frees_resident_copies(void **state) {
     struct host_world *t = *state;
     static float result[N * N];
-    const float *want = host_expected(t);
     resident_init(t, ALL);
     host_check(t);
     host_check(t);
@@ -191,8 +190,7 @@ static void a_failed_allocation_frees_resident_copies(void **state) {
     assert_true(alloc_is_possible(t));
     assert_int_equal(stats_of(t).resident_size, 0);
     assert_int_equal(host_count_explained(t, "resident"), 0);
-    want = host_expected(t);
-    host_graph_renew(t);
+    const float *want = host_expected(t);
     assert_true(ggml_backend_sched_alloc_graph(t->sched, t->graph));
     rg_fill(t->x, 100);
     assert_int_equal(ggml_backend_sched_graph_compute(t->sched, t->graph), GGML_STATUS_SUCCESS);
@@ -237,6 +235,74 @@ static void a_running_graph_keeps_its_copies(void **state) {
     ggml_backend_sched_set_eval_callback(t->sched, NULL, NULL);
     assert_int_equal(stats_of(t).resident_size, size);
     assert_int_equal(copies_counted(t), 1);
+}
+
+// Freeing the copies would wait for the backends, which the program may be using or freeing.
+static void copies_of_graphs_in_flight_are_kept(void **state) {
+    struct host_world *t = *state;
+    resident_init(t, ALL);
+    host_check(t);
+    host_graph_renew(t);
+    ggml_backend_sched_reset(t->sched);
+    assert_true(ggml_backend_sched_alloc_graph(t->sched, t->graph));
+    rg_fill(t->x, 100);
+    assert_int_equal(ggml_backend_sched_graph_compute_async(t->sched, t->graph), GGML_STATUS_SUCCESS);
+    assert_false(alloc_is_possible(t));
+    assert_int_equal(stats_of(t).resident_size, N_WEIGHTS * weight_size(t));
+    ggml_backend_sched_synchronize(t->sched);
+    assert_true(alloc_is_possible(t));
+    assert_int_equal(stats_of(t).resident_size, 0);
+}
+
+// A buffer that the program can do without frees no copies of other schedulers.
+static void optional_allocations_free_no_copies(void **state) {
+    struct host_world *t = *state;
+    ggml_backend_sched_t first = t->sched;
+    resident_init(t, ALL);
+    host_check(t);
+    const int64_t size = stats_of(t).resident_size;
+    assert_true(size > 0);
+
+    setenv("BERTH_SCHED_EARLY_COPIES", "0", 1);
+    t->sched = ggml_backend_sched_new(t->backends, NULL, 2, 64, false, true);
+    unsetenv("BERTH_SCHED_EARLY_COPIES");
+    assert_non_null(t->sched);
+    resident_init(t, ALL);
+    t->dev.fail_alloc_at = 1; // resident copies
+    t->n_columns = 2;
+    host_check(t);
+    assert_int_equal(t->dev.fail_alloc_at, 0);
+    assert_int_equal(stats_of(t).resident_size, 0);
+    t->dev.fail_alloc_at = 1; // a larger compute buffer beside the old one
+    t->n_columns = N;
+    host_check(t);
+    assert_int_equal(t->dev.fail_alloc_at, 0);
+    ggml_backend_sched_free(t->sched);
+    t->sched = first;
+    assert_int_equal(stats_of(t).resident_size, size);
+    assert_true(alloc_is_possible(t));
+    assert_int_equal(stats_of(t).resident_size, 0);
+}
+
+// ---- calls inside other calls ----
+
+static void stats_are_read(ggml_backend_sched_t sched, struct ggml_cgraph *graph, const size_t *sizes, void *user) {
+    (void) graph;
+    (void) sizes;
+    berth_sched_stats(sched, user);
+}
+
+static void a_callback_may_call_the_scheduler(void **state) {
+    struct host_world *t = *state;
+    struct berth_sched_stats stats = {0};
+    resident_init(t, ALL);
+    assert_true(ggml_backend_sched_reserve(t->sched, t->graph));
+    berth_sched_on_plan(stats_are_read, &stats);
+    assert_true(ggml_backend_sched_reserve(t->sched, t->graph));
+    berth_sched_on_plan(NULL, NULL);
+    assert_int_equal(stats.resident_size, N_WEIGHTS * weight_size(t));
+    host_check(t);
+    assert_true(alloc_is_possible(t)); // no call holds the scheduler
 }
 
 struct reclaimer {
@@ -340,11 +406,38 @@ static void written_weights_are_not_resident(void **state) {
             ggml_graph_clear(t->graph);
             ggml_build_forward_expand(t->graph, ggml_scale_inplace(t->ctx, t->w[2], 0.5f));
             ggml_build_forward_expand(t->graph, t->out);
+            const int64_t n_before = stats_of(t).n_copied;
             host_compute(t, run == 0 ? result : want);
+            if (run == 0) {
+                assert_int_equal(stats_of(t).n_copied - n_before, 2); // x and the written weight
+            }
             host_graph_renew(t);
         }
     }
     assert_memory_equal(result, want, sizeof result);
+}
+
+// A graph of the scheduler writes a weight that has a resident copy: through another tensor at the same address, or because the
+// graph has the form of an earlier graph that writes another weight.
+static void copies_follow_writes_of_cached_graphs(void **state) {
+    struct host_world *t = *state;
+    struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
+    struct ggml_context *ctx = ggml_init(params);
+    struct ggml_tensor *alias = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N, N);
+    assert_int_equal(ggml_backend_tensor_alloc(t->buffer, alias, t->w[1]->data), GGML_STATUS_SUCCESS);
+    resident_init(t, ALL);
+    host_check(t);
+    struct ggml_tensor *const written[] = {alias, t->w[2], t->w[3], t->w[4], alias};
+    for (size_t k = 0; k < sizeof written / sizeof written[0]; k++) {
+        host_graph_renew(t);
+        ggml_graph_clear(t->graph);
+        ggml_build_forward_expand(t->graph, ggml_scale_inplace(t->ctx, written[k], 0.5f));
+        ggml_backend_sched_reset(t->sched);
+        assert_int_equal(ggml_backend_sched_graph_compute(t->sched, t->graph), GGML_STATUS_SUCCESS);
+        host_check(t);
+        host_check(t);
+    }
+    ggml_free(ctx);
 }
 
 static void missing_memory_ends_resident_copies(void **state) {
@@ -427,10 +520,14 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_failed_allocation_frees_resident_copies, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(inputs_survive_freed_copies, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(a_running_graph_keeps_its_copies, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(copies_of_graphs_in_flight_are_kept, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(optional_allocations_free_no_copies, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(a_callback_may_call_the_scheduler, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(copies_are_freed_by_another_thread, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(changed_weights_are_copied_again, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(other_weights_are_not_mistaken_for_resident_ones, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(written_weights_are_not_resident, host_setup, host_teardown),
+        cmocka_unit_test_setup_teardown(copies_follow_writes_of_cached_graphs, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(missing_memory_ends_resident_copies, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(every_failing_copy_is_repeated, host_setup, host_teardown),
         cmocka_unit_test_setup_teardown(a_reserve_covers_the_time_before_and_after, host_setup, host_teardown),
