@@ -86,18 +86,18 @@ BERTH_API void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict);
 // flight (ggml_backend_sched_get_n_copies). If one graph is already too large, it is refused with GGML_STATUS_ALLOC_FAILED.
 BERTH_API void berth_sched_set_memory_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t limit);
 
-// The default limit of berth_sched_set_resident_limit for GPUs.
+// A value of `limit` below: the scheduler chooses the limit.
 #define BERTH_SCHED_RESIDENT_AUTO SIZE_MAX
 
 // Sets how many bytes of the device resident copies may take; 0 means none. A resident copy is a copy of a weight of the host that
 // stays in the device's memory: the first graph that reads the weight on the device fills it, and from then on the ops that read
-// the weight run on the device. Existing resident copies are freed. If there is no memory for them, or none is left for a graph or
-// for a buffer of the process, they are freed, with one line in the log. A weight must then be changed by functions of this library
-// or by a node of a graph, not through its address.
+// the weight run on the device. The call frees existing resident copies. They are also freed, with one line in the log, if they, a
+// graph, or another buffer of the process cannot be allocated on the device. Change such a weight with functions such as
+// ggml_backend_tensor_set or with a node of a graph, not through its data pointer.
 //
-// BERTH_SCHED_RESIDENT_AUTO means half of the memory that is free when the first graph that copies weights has its memory. This is
-// the default for GPUs with memory of their own whose backend can reserve. The environment variable BERTH_SCHED_RESIDENT sets
-// another default for all devices: a number of bytes, or 0 for none.
+// With BERTH_SCHED_RESIDENT_AUTO, the limit is half of the device memory that is free once the compute buffers of the first graph
+// that copies weights are allocated. This is the default for GPUs with memory of their own whose backend can reserve. The
+// environment variable BERTH_SCHED_RESIDENT sets another default for all devices: a number of bytes, or 0 for none.
 BERTH_API void berth_sched_set_resident_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t limit);
 
 // Sets how many graphs may be in flight, for the next graph on. The default is 4 for a scheduler created with parallel = true,

@@ -429,7 +429,7 @@ void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct 
     o->n_ctx = a->n_ctx;
     o->n_batch = a->n_batch;
     o->compute_limit = a->compute;
-    o->no_resident = true; // they would exceed the limit
+    o->no_resident = true; // resident copies would exceed the limit
     if (!o->has_cache_type) {
         o->cache_k = o->cache_v = a->cache;
         o->has_cache_type = true;

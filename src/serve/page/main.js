@@ -222,7 +222,9 @@ function ask(name, values) {
       dialog.close();
     };
     form.querySelector("[value=cancel]").onclick = () => dialog.close();
-    dialog.onclose = () => resolve(given); // the event comes later: only then may the dialog open again
+    // The close event is asynchronous: if the promise resolved earlier, the next ask() could open the dialog and be ended by this
+    // event.
+    dialog.onclose = () => resolve(given);
     dialog.showModal();
   });
 }
