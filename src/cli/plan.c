@@ -237,8 +237,12 @@ static void print_search(FILE *file, const struct view_plan *plan, const struct 
         fprintf(file, "found no lower peak\n");
     } else {
         fprintf(file, "the peak fell by %s", cli_short_bytes(fell, text));
-        fprintf(file, ", last after %.2f s; in the second half by %s%s\n", (double) fell_us / 1e6,
-            cli_short_bytes(middle->peak - last->peak, text), middle->peak > last->peak ? ": a longer --time may lower it" : "");
+        fprintf(file, ", last after %.2f s", (double) fell_us / 1e6);
+        if (r->peak > r->bound) {
+            fprintf(file, "; in the second half by %s%s", cli_short_bytes(middle->peak - last->peak, text),
+                middle->peak > last->peak ? ": a longer --time may lower it" : "");
+        }
+        fputc('\n', file);
     }
     if (rose > 0) {
         fprintf(file, "           the bound rose by %s, which is %.0f%% of the closed gap\n", cli_short_bytes(rose, text),

@@ -167,6 +167,7 @@ expect 0 "valid: 4000 items" verify "$tmp/stopped.csv"
 
 # Proofs. The bound of above-live.csv is above the live bytes, so its proof is a search.
 above=tests/data/plan/above-live.csv
+expect 0 "the bound rose by 1 B, which is 50% of the closed gap" plan --time 5000 $above
 expect 0 "none: proven optimal" plan --time 5000 --proof "$tmp/above.proof" --out "$tmp/above-plan.csv" $above
 expect 0 "optimal: the proof shows that no plan has a lower peak" verify --proof "$tmp/above.proof" "$tmp/above-plan.csv"
 expect 0 '"optimal": true' verify --json --proof "$tmp/above.proof" "$tmp/above-plan.csv"
