@@ -34,8 +34,7 @@ struct form {
     int n_vecs, n_sums;
     bool is_wide, has_min, is_256, is_packed, is_plain;
 };
-static const struct form form_8bit = {8 << WIDE, 1, .is_wide = WIDE}; // iq4_nl
-static const struct form form_q8_0 = {8 << WIDE, 1, .is_wide = WIDE, .is_plain = !WIDE};
+static const struct form form_8bit = {8 << WIDE, 1, .is_wide = WIDE}; // q8_0, iq4_nl
 static const struct form form_4bit = {8, 8, .is_wide = false};
 static const struct form form_5bit = {8, 4, .is_plain = !WIDE}; // q5_0
 static const struct form form_mxfp4 = {8, 4, .is_wide = false};
@@ -110,7 +109,7 @@ UNPACK_INLINE void put_plain(char *unit, int j, const int8_t *q, const struct fo
     }
 #define PACK_OFFSET(name, form, offset, in_vectors) \
     PACK_32(name, block_q8_0, GGML_TYPE_Q8_0, form, in_vectors, put_int(to + V_BYTES + 4 * j, -(offset) *sum_bytes(b[j].qs)))
-PACK_OFFSET(q8_0, form_q8_0, 128, false)
+PACK_OFFSET(q8_0, form_8bit, 128, false)
 PACK_OFFSET(iq4_nl, form_8bit, 128, true)
 PACK_OFFSET(offset_8, form_4bit, 8, true)
 PACK_OFFSET(offset_16, form_5bit, 16, true)
@@ -350,7 +349,7 @@ UNPACK_INLINE void store_sums(float *const *s, int64_t r, int nx, const V *sum, 
     }
 #define GEMV_32(type, form_name) GEMV(type, form_name, LANES, 32, 1)
 #define GEMV_256(type, form_name) GEMV(type, form_name, 1, QK_K, CHUNKS)
-GEMV_32(q8_0, q8_0)
+GEMV_32(q8_0, 8bit)
 GEMV_32(iq4_nl, 8bit)
 GEMV_32(q4_0, 4bit)
 GEMV_32(q5_0, 5bit)
@@ -415,7 +414,7 @@ ONE_256(iq4_xs, k_8bit)
 ONE_256(tq2_0, k_3bit)
 #    if WIDE
 #        define ONE_B(type) one_##type
-ONE_32(q8_0, q8_0, SCALES, (void) 0)
+ONE_32(q8_0, 8bit, SCALES, (void) 0)
 ONE_32(iq4_nl, 8bit, SCALES, (void) 0)
 ONE_32(q4_0, 4bit, SCALES, INITIAL)
 ONE_32(mxfp4, mxfp4, scales_of_mxfp4((const char *) b), INITIAL)
@@ -425,16 +424,11 @@ ONE_32(q4_1, 4bit_min, SCALES, MINS)
 #    endif
 #endif
 #if WIDE != LANES / 16 // AVX2 without VNNI, AVX-512 with VNNI
-#    define ONE_Q8_0 one_q8_0
 #    define ONE_5BIT(type) one_##type
-#    ifdef __AVX512F__
-ONE_32(q8_0, q8_0, f16_one_by_one((const char *) b, sizeof *b), INITIAL)
-#    endif
 ONE_32(q5_0, 5bit, f16_one_by_one((const char *) b, sizeof *b), INITIAL)
 ONE_COLUMN(q5_1, 5bit_min, LANES, 32, V, SUM_V, struct x_chunk f; two_f16_of_blocks(&f, (const char *) b, sizeof *b);
            sum = V_FMA(f.min, V_LOAD(scale + LANES), sum); sum = add_q5_1(sum, b, qs, V_PS(mul)(f.scale, V_LOAD(scale))))
 #else
-#    define ONE_Q8_0 gemv_q8_0
 #    define ONE_5BIT(type) gemv_##type
 #endif
 
@@ -444,7 +438,7 @@ void CPU_TIER_FILL(gemv_q)(struct cpu_kernels *k) {
         .pack_y = pack_##pack, .run = one, .run_cols = gemv_cols_##type, .step = n_step, .y_size = Y_UNIT(form_##form_name)};
 #define ROW_32(TYPE, type, pack, form_name) ROW(TYPE, type, pack, form_name, 32 * LANES, ONE_B(type))
 #define ROW_256(TYPE, type, pack, form_name) ROW(TYPE, type, pack, form_name, QK_K, ONE_K(type))
-    ROW(Q8_0, q8_0, q8_0, q8_0, 32 * LANES, ONE_Q8_0)
+    ROW_32(Q8_0, q8_0, q8_0, 8bit)
     ROW_32(IQ4_NL, iq4_nl, iq4_nl, 8bit)
     ROW_32(Q4_0, q4_0, offset_8, 4bit)
     ROW(Q5_0, q5_0, offset_16, 5bit, 32 * LANES, ONE_5BIT(q5_0))

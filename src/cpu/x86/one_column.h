@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // one_column.h: products of a unit of a row (lanes.h) with one column, in the order of the row: with one column, moving runs to lanes
-// costs more than it saves. Tiers with AVX-512 use it for IQ_FORMATS and, with VNNI, for q8_0, q5_0 and q5_1. VPMADDUBSW multiplies unsigned with
+// costs more than it saves. Tiers with AVX-512 use it for IQ_FORMATS and, with VNNI, for q5_0 and q5_1. VPMADDUBSW multiplies unsigned with
 // signed bytes and adds two neighbouring products in 16 bits, which must not overflow. If the bytes of x are signed, it multiplies
 // the magnitudes of x with y times the signs of x.
 #pragma once
@@ -191,21 +191,8 @@ UNPACK_INLINE uint64_t two_words(const uint8_t *first, const uint8_t *second) {
         }
 ADD_FIVE(q5_0)
 ADD_FIVE(q5_1)
-
-// Adds the products of 16 blocks, whose bytes get the offset 128. A vector holds two blocks.
-#    define IN_EIGHT(l) ((l) / 8)
-UNPACK_INLINE __m512 add_q8_0(__m512 sum, const block_q8_0 *x, const int8_t *qs, __m512 d) {
-    _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++, x += 2, qs += 64) {
-        const __m512i q = _mm512_inserti64x4(_mm512_castsi256_si512(load32(x[0].qs)), load32(x[1].qs), 1);
-        const __m512i dot = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_xor_si512(q, BYTE_ALL(128)), VI_LOAD(qs));
-        const __m512 scales = _mm512_permutexvar_ps(quad_index(EACH_LANE(IN_EIGHT), 2 * j), d);
-        sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scales, sum);
-    }
-    return sum;
-}
 #endif
 
-#ifndef __AVX512VNNI__
 UNPACK_INLINE __m256 add_q8_0(__m256 sum, const block_q8_0 *x, const int8_t *qs, __m256 d) {
     float scale[8];
     _mm256_storeu_ps(scale, d);
@@ -215,4 +202,3 @@ UNPACK_INLINE __m256 add_q8_0(__m256 sum, const block_q8_0 *x, const int8_t *qs,
     }
     return sum;
 }
-#endif
