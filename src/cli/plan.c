@@ -47,9 +47,8 @@ static const struct cli_option option_rows[] = {
         "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output", .takes = "*",
         CLI_TO(struct options, out)),
     CLI_OPTION(0, "proof", "FILE",
-        "write why the bound holds; 'berth verify --proof FILE PLAN' checks it with PLAN from --out. Only what the file shows is "
-        "then called proven. If no schedule keeps --budget, FILE proves that instead: check it with 'berth verify --budget N "
-        "--proof FILE' and the same --spill. A name that ends in .gz: compressed",
+        "write why the bound holds, which 'berth verify --proof FILE PLAN' checks (PLAN from --out); nothing else is then called "
+        "proven. With --budget: why no schedule keeps it (verify takes the same --budget and --spill). FILE.gz is compressed",
         .takes = "*", CLI_TO(struct options, proof)),
     CLI_OPT_JSON(CLI_TO(struct options, json),
         "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, and "

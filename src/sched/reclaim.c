@@ -9,6 +9,20 @@
 #include "sched/sched.h"
 
 #include <stdio.h>
+#include <string.h>
+
+void sched_residents_disable(struct ggml_backend_sched *sched, const char *why) {
+    struct sched_residents *res = &sched->residents;
+    size_t size = 0;
+    for (int b = 0; b < sched->n_backends; b++) {
+        size += res->used[b];
+    }
+    berth_log(GGML_LOG_LEVEL_WARN,
+        "scheduler: freeing %zu bytes of resident copies, because %s; BERTH_SCHED_RESIDENT limits resident copies\n", size, why);
+    sched_finish(sched);
+    sched_residents_free(sched);
+    memset(res->limits, 0, (size_t) sched->n_backends * sizeof res->limits[0]);
+}
 
 // Called by an allocation of any thread that failed.
 static bool residents_reclaim(struct berth_holder *holder, ggml_backend_buffer_type_t buft) {

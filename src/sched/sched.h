@@ -501,14 +501,14 @@ void sched_residents_check(struct ggml_backend_sched *sched);
 void sched_residents_skip_own_writes(struct ggml_backend_sched *sched, const struct sched_cached *cached);
 // Frees all copies. The backends must be idle.
 void sched_residents_free(struct ggml_backend_sched *sched);
-// Waits for the scheduler's work, frees all copies and adds none from now on. Writes one line to the log, with the reason.
-void sched_residents_disable(struct ggml_backend_sched *sched, const char *why);
 
 // ---- reclaim.c ----
 
 // Between these calls, no other thread frees the resident copies. The calls may be nested.
 void sched_hold(struct ggml_backend_sched *sched);
 void sched_let_go(struct ggml_backend_sched *sched);
+// Waits for the scheduler's work, frees all copies and adds none from now on. Writes one line to the log, with the reason.
+void sched_residents_disable(struct ggml_backend_sched *sched, const char *why);
 // Call it at the end of the scheduler, after sched_hold.
 void sched_holder_fini(struct ggml_backend_sched *sched);
 
