@@ -105,6 +105,13 @@ static void test_beam_keeps_the_best(void **state) {
     rig_fini(&r);
 }
 
+// A random problem whose core is less than half of its blocks.
+static const struct plan_prob *rig_init_flat(struct rig *r) {
+    plan_made_random(&r->m, 3000, false, 1);
+    rig_init(r);
+    return &r->pool.prob;
+}
+
 // The blocks of the core have a plan without the other blocks.
 static void check_core(const struct rig *r, int64_t least, int32_t n_core) {
     const struct plan_prob *p = &r->pool.prob;
@@ -132,9 +139,7 @@ static void check_core(const struct rig *r, int64_t least, int32_t n_core) {
 static void test_core(void **state) {
     (void) state;
     struct rig r;
-    plan_made_random(&r.m, 3000, false, 1);
-    rig_init(&r);
-    const struct plan_prob *p = &r.pool.prob;
+    const struct plan_prob *p = rig_init_flat(&r);
     struct plan_work work = {0};
     const struct plan_goal goal = {.deadline_us = 1000000, .work = &work, .n_threads = 1};
     assert_int_equal(berth_plan_core(p, 0, 0, &goal, r.off), 0); // all blocks
@@ -144,7 +149,7 @@ static void test_core(void **state) {
         assert_in_range(n_core, 1, p->n / 2);
         check_core(&r, (int64_t) ((double) p->bound * 0.97), n_core);
     }
-    // Without memory there is no plan of a core, or one that a search did not improve.
+    // If an allocation fails, there is no plan of the core. After enough successful ones there is.
     int32_t n_core = 0;
     for (int64_t k = 1; n_core == 0; k++) {
         work.ns = 0;
@@ -160,9 +165,7 @@ static void test_core(void **state) {
 static void test_fill_around_core(void **state) {
     (void) state;
     struct rig r;
-    plan_made_random(&r.m, 3000, false, 1);
-    rig_init(&r);
-    const struct plan_prob *p = &r.pool.prob;
+    const struct plan_prob *p = rig_init_flat(&r);
     struct plan_work work = {0};
     const struct plan_goal goal = {.deadline_us = INT64_MAX / 2, .work = &work, .n_threads = 1};
     struct plan_overlap overlap;
