@@ -1,6 +1,7 @@
 #!/bin/sh
 # check-symbols.sh [BUILD]: checks that the libraries, shared or static, export only ggml_*, gguf_*, berth_*, and the quantize_*,
-# dequantize_* and C++ names that are part of ggml's ABI.
+# dequantize_* and C++ names that are part of ggml's ABI. Also checks that a GPU backend runs with ggml's own libggml-base: its references
+# to berth_* are weak.
 set -eu
 dir=${1:-build}
 bad=0
@@ -22,5 +23,12 @@ for name in libggml-base libggml-cpu libggml $([ ! -e "$dir/lib/libggml-cuda.so"
         bad=1
     fi
     echo "symbols: $(basename "$lib") exports $(printf '%s\n' "$names" | grep -c .)"
+done
+for lib in "$dir"/lib/libggml-cuda.so "$dir"/lib/libggml-vulkan.so "$dir"/tests/modules/libggml-*-bare.so; do
+    strong=$([ ! -e "$lib" ] || nm -D --undefined-only "$lib" | awk '$1 == "U" && $2 ~ /^berth_/ {print $2}')
+    if [ -n "$strong" ]; then
+        printf '%s requires names that ggml does not have:\n%s\n' "$lib" "$strong" >&2
+        bad=1
+    fi
 done
 exit $bad

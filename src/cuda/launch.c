@@ -38,7 +38,7 @@ static CUresult module_load(const struct cuda_driver *cu, CUmodule module, int *
     if (rc != CUDA_SUCCESS || n == 0) {
         return rc;
     }
-    CUfunction *functions = berth_calloc(n, sizeof *functions);
+    CUfunction *functions = shim_calloc(n, sizeof *functions);
     if (functions == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -53,7 +53,7 @@ static CUresult module_load(const struct cuda_driver *cu, CUmodule module, int *
             *local_size = size;
         }
     }
-    berth_free(functions);
+    shim_free(functions);
     return rc;
 }
 
