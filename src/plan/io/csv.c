@@ -173,7 +173,7 @@ static bool parse_number(const struct field *field, int64_t min, int64_t *out) {
 
 static enum ggml_status read_header(struct csv *csv) {
     size_t seen = 0;
-    struct field field;
+    struct field field = {0};
     do {
         const enum ggml_status status = next_field(csv, &field);
         if (status != GGML_STATUS_SUCCESS) {
