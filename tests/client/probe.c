@@ -317,6 +317,7 @@ static int cmd_speed(struct llama_model *model, int n_args, char **args) {
         best_start(&best[0]);
         best_start(&best[1]);
         batch_fill(&batch, 0, n_pp, n_vocab);
+        memset(batch.logits, 0, (size_t) n_pp - 1); // a prompt requires only the last logits
         ok = llama_decode(ctx, batch) == 0;
         llama_synchronize(ctx);
         best_note(&best[0], &best[0].prompt);
