@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/min.h"
 #include "cli/help.h"
-#include "cli/models.h"
+#include "cli/plans.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -18,6 +18,7 @@ enum output { MD, CSV, JSON, JSONL };
 
 struct options {
     struct model_options model;
+    struct fit_question fit; // valid if --memory was given
     struct cli_ints prompts, gens, depths, threads;
     int64_t n_reps;
     enum output output;
@@ -48,6 +49,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_HOST_EXPERTS,
     CLI_OPT_LLAMA,
+    CLI_FIT_ROWS,
     CLI_OPTION(
         'o', "out", "FILE", "write the table to FILE (default '-': standard output)", .takes = "*", CLI_TO(struct options, out)),
     CLI_OPTION(0, "format", "KIND", "md, csv, json, or jsonl: one line per test when it is done", .takes = "md csv json jsonl",
@@ -296,6 +298,7 @@ static void print_row(FILE *file, const struct row *row, int i, enum output outp
 
 struct bench {
     const struct options *o;
+    struct fit_question *fit;
     FILE *file;
     int n_rows; // rows printed so far
 };
@@ -347,8 +350,8 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
     struct workbench m;
     options.path = path;
     options.n_threads = n_threads;
-    int code = cli_model_open(&m, &options);
-    if (code != CLI_OK) {
+    int code = cli_fit_apply("bench", b->fit, &options, false);
+    if (code != CLI_OK || (code = cli_model_open(&m, &options)) != CLI_OK) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
@@ -393,7 +396,7 @@ static int models_run(struct bench *b, int n, char **operands) {
 
 int cli_bench(const struct cli_args *args) {
     struct options *o = args->options;
-    struct bench b = {.o = o};
+    struct bench b = {.o = o, .fit = &o->fit};
     int code = options_check(o);
     if (code != CLI_OK) {
         return code;

@@ -65,7 +65,8 @@ const struct cli_help cli_fit_help = {
         "Finds the largest context that fits into N bytes with batches of 512 tokens (or of the whole context, if it is "
         "shorter), then the largest batch for that context. The bytes are exact: weights, cache, planned compute memory of "
         "the largest graphs, and work memory, on each device. Layers are placed as by 'berth run'. It also prints what limits "
-        "the context (memory or training), the predicted decode speed from a short measurement of the devices, and the gain "
+        "the context (memory or training), the predicted speed of decode and of prompts from a short measurement of the devices, "
+        "and the gain "
         "of one to four GiB more. With --allow the context is kept instead. Weights are not read, except of models of at most "
         "64 MiB, which are measured directly. Without MODEL, the small model of Berth is used.",
     .options = option_rows,
@@ -206,6 +207,9 @@ static void print_setting(const struct found *s) {
         printf("  speed    %.1f tokens/s predicted, with half of the context filled%s\n", s->f.per_second,
             s->f.tried > 0 ? ", from a measurement of the model" : "");
     }
+    if (s->f.prompt_per_second > 0) {
+        printf("  prompts  %.1f tokens/s predicted, for a prompt of %" PRId64 " tokens\n", s->f.prompt_per_second, s->f.n_prompt);
+    }
 }
 
 static void print_next(const struct found *s) {
@@ -304,6 +308,7 @@ static void print_json(const struct found *s) {
         a->fits, a->n_ctx, limits[a->ctx_limit].name, a->n_batch, limits[a->batch_limit].name,
         is_full && full != FIT_NONE ? limit_name(s, full) : NULL);
     print_answer_json(&w, a, s->f.per_second);
+    berth_json_printf(&w, "'prompt_per_second': %.3f, 'prompt_tokens': %" PRId64, s->f.prompt_per_second, s->f.n_prompt);
     berth_json_printf(&w, "'again': %" PRId64 ", 'slower': %.6f, 'saved': %" PRIu64 ", 'total': %" PRIu64 ", 'plans': %d",
         a->compute > 0 ? s->m->session->recompute_plan.n_recomputed : 0,
         a->compute > 0 ? s->m->session->recompute_plan.cost_ratio : 1.0, saved_of(s), fit_bytes(s->m, FIT_ALL), a->n_plans);

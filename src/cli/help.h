@@ -135,6 +135,15 @@ struct cli_help {
 #define CLI_INT_OF_MODEL(field, most) CLI_RANGE(1, most), CLI_TO_MODEL(field)
 #define CLI_SESSION_ROWS CLI_OPT_CTX, CLI_OPT_BATCH, CLI_OPT_CACHE_TYPE
 #define CLI_PLACE_ROWS CLI_OPT_THREADS, CLI_OPT_DEVICE, CLI_OPT_NO_MMAP, CLI_OPT_GPU_LAYERS, CLI_OPT_HOST_EXPERTS
+// For commands whose options have a `struct fit_question fit` (cli_fit_apply).
+#define CLI_FIT_ROWS \
+    CLI_OPTION(0, "memory", "N", \
+        "stay within N bytes, or within limits per device as in 'berth fit'. As far as needed: reduce the batch, recompute " \
+        "ops, " \
+        "use a smaller cache type, leave layers on the host, shorten the context (unless it is given)", \
+        .parse = cli_fit_memory, .is_list = true, CLI_TO(struct options, fit.limits)), \
+        CLI_OPTION(0, "allow", "LIST", "with --memory: allow only the listed changes: batch, recompute, cache-type, spill", \
+            .parse = cli_fit_allow, CLI_TO(struct options, fit.allow))
 #define CLI_OPT_LORA(target, more) \
     CLI_OPTION(0, "lora", "FILE[:SCALE]", "apply this adapter with strength SCALE (default 1)" more, .takes = ".gguf", \
         .use = CLI_READ, target)

@@ -5,7 +5,6 @@
 
 #include "base/size.h"
 #include "cli/help.h"
-#include "fit/fit.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -148,6 +147,50 @@ int cli_fit_allow(const struct cli_option *option, const char *command, const ch
     (void) option;
     struct model_error error = {""};
     return fit_allow_parse(value, target, &error) ? CLI_OK : cli_usage(command, "%s", error.text);
+}
+
+int cli_fit_apply(const char *command, struct fit_question *q, struct model_options *model, bool has_loras) {
+    struct fit_answer a;
+    struct model_error error = {""};
+    struct workbench m;
+    char text[256];
+    const size_t n_limits = q->limits.n; // fit_solve appends the free memory of GPUs
+    if (q->limits.n == 0) {
+        return q->allow != 0 ? cli_usage(command, "--allow requires --memory") : CLI_OK;
+    }
+    q->model = *model;
+    if (q->allow == 0) {
+        q->allow = FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
+    }
+    if (has_loras) { // fit_solve plans graphs without the ops of adapters
+        q->allow &= ~(unsigned) FIT_RECOMPUTE;
+    }
+    if (q->allow == 0) {
+        return cli_usage(command, "--allow recompute and --lora cannot be combined");
+    }
+    q->max_ctx = 4096; // the largest default context without --memory
+    q->watch = cli_watch;
+    if (!fit_open(q, &m, &error)) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    cli_context_warn(q->model.n_ctx, m.model->params.n_ctx_train);
+    int code = CLI_OK;
+    const bool ok = fit_solve(q, &m, &a, &error);
+    cli_progress_end();
+    if (!ok) {
+        code = cli_fail(CLI_FAILURE, "%s", error.text);
+    } else if (!a.fits) {
+        code = cli_fail(CLI_FAILURE, "%s: --memory is not enough: a context of %" PRId64 " requires %s", m.path, a.n_ctx,
+            cli_bytes(fit_bytes(&m, a.full), text));
+    } else {
+        if (fit_answer_describe(q, &a, text)) {
+            cli_warn("to stay within --memory: %s", text);
+        }
+        fit_apply(q, &a, model);
+    }
+    q->limits.n = n_limits;
+    workbench_close(&m);
+    return code;
 }
 
 // ---- options that lower the peak ----

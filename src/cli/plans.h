@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "cli/models.h"
+#include "fit/fit.h"
 #include "view/plan.h"
 
 #define CLI_ALIVE_SHOWN 8
@@ -14,6 +15,11 @@ int cli_plan_open(
 // Calls view_plan_solve with a progress bar. Ctrl-C ends a search. On failure prints a message and returns the exit code.
 int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
+
+// For --memory and --allow of the command: finds a setting of the model within the limits, sets the options to it, and prints what
+// changes. Without limits does nothing. On failure
+// prints a message and returns the exit code. has_loras: the model gets adapters.
+int cli_fit_apply(const char *command, struct fit_question *question, struct model_options *model, bool has_loras);
 
 // cli_alive_print prints the largest values alive at the peak of the largest buffer. cli_alive_json writes the values of the given
 // buffer as the member "alive". Without a buffer, nothing is printed. False: out of memory; nothing is printed.

@@ -6,7 +6,6 @@
 #include "base/min.h"
 #include "cli/generate_options.h"
 #include "cli/plans.h"
-#include "fit/fit.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -42,13 +41,7 @@ static const struct cli_option option_rows[] = {
     CLI_PLACE_ROWS,
     CLI_OPT_LLAMA,
     CLI_OPT_SPLIT,
-    CLI_OPTION(0, "memory", "N",
-        "stay within N bytes, or within limits per device as in 'berth fit'. As far as needed: reduce the batch, recompute ops, "
-        "use "
-        "a smaller cache type, leave layers on the host, shorten the context (unless --ctx is given)",
-        .parse = cli_fit_memory, .is_list = true, CLI_TO(struct options, fit.limits)),
-    CLI_OPTION(0, "allow", "LIST", "with --memory: allow only the listed changes: batch, recompute, cache-type, spill",
-        .parse = cli_fit_allow, CLI_TO(struct options, fit.allow)),
+    CLI_FIT_ROWS,
     CLI_OPTION(
         0, "trace", "FILE", "write a timeline of all ops for Chrome or Perfetto", .takes = "*", CLI_TO(struct options, trace)),
     CLI_OPTION(0, "map", "FILE",
@@ -97,9 +90,6 @@ struct result {
 static int options_check(struct options *o, const struct cli_args *args) {
     if (o->n_logprobs >= 0 && !o->json) {
         return cli_usage("run", "--logprobs requires --json");
-    }
-    if (o->fit.allow != 0 && o->fit.limits.n == 0) {
-        return cli_usage("run", "--allow requires --memory");
     }
     if (o->prompt != NULL && o->file != NULL) {
         return cli_usage("run", "--prompt and --file cannot be combined");
@@ -352,46 +342,6 @@ static int run_traced(const struct options *o, struct workbench *m) {
     return cli_close(file, o->trace, berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS);
 }
 
-static int memory_limit_apply(struct options *o) {
-    struct fit_question *q = &o->fit;
-    struct fit_answer a;
-    struct model_error error = {""};
-    struct workbench m;
-    char text[256];
-    q->model = o->model;
-    if (q->allow == 0) {
-        q->allow = FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
-    }
-    if (o->loras.n > 0) { // fit_solve plans graphs without the ops of adapters
-        q->allow &= ~(unsigned) FIT_RECOMPUTE;
-    }
-    if (q->allow == 0) {
-        return cli_usage("run", "--allow recompute and --lora cannot be combined");
-    }
-    q->max_ctx = 4096; // the largest default context without --memory
-    q->watch = cli_watch;
-    if (!fit_open(q, &m, &error)) {
-        return cli_fail(CLI_FAILURE, "%s", error.text);
-    }
-    cli_context_warn(q->model.n_ctx, m.model->params.n_ctx_train);
-    int code = CLI_OK;
-    const bool ok = fit_solve(q, &m, &a, &error);
-    cli_progress_end();
-    if (!ok) {
-        code = cli_fail(CLI_FAILURE, "%s", error.text);
-    } else if (!a.fits) {
-        code = cli_fail(CLI_FAILURE, "%s: --memory is not enough: a context of %" PRId64 " requires %s", m.path, a.n_ctx,
-            cli_bytes(fit_bytes(&m, a.full), text));
-    } else {
-        if (fit_answer_describe(q, &a, text)) {
-            cli_warn("to stay within --memory: %s", text);
-        }
-        fit_apply(q, &a, &o->model);
-    }
-    workbench_close(&m);
-    return code;
-}
-
 static int outputs_check(const struct options *o, const struct workbench *m) {
     if (cli_output_check(o->trace) != CLI_OK || cli_output_check(o->map) != CLI_OK || cli_update_check(o->cache) != CLI_OK) {
         return CLI_FAILURE;
@@ -418,7 +368,7 @@ static int run_opened(const struct options *o, struct workbench *m) {
 static int run_model(struct options *o) {
     struct workbench m;
     int code = o->model.by_best ? cli_cluster_choose(&o->model) : CLI_OK;
-    if (code != CLI_OK || (o->fit.limits.n > 0 && (code = memory_limit_apply(o)) != CLI_OK) ||
+    if (code != CLI_OK || (code = cli_fit_apply("run", &o->fit, &o->model, o->loras.n > 0)) != CLI_OK ||
         (code = cli_model_open_text(&m, &o->model)) != CLI_OK) {
         return code;
     }

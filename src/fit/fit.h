@@ -105,8 +105,10 @@ struct fit_next {
 
 struct fit_found {
     struct fit_answer answer;
-    double per_second; // tokens per second of decode, predicted or measured; 0: unknown
-    double tried;      // measured divided by predicted speed; 0: not measured
+    double per_second;        // tokens per second of decode, predicted or measured; 0: unknown
+    double prompt_per_second; // predicted tokens per second of a prompt of n_prompt tokens; 0: unknown
+    int64_t n_prompt;
+    double tried; // measured divided by predicted speed; 0: not measured
     struct fit_next next[FIT_N_NEXT];
     int n_next;
 };

@@ -76,6 +76,9 @@ bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out
             out->tried = measured / out->per_second;
             out->per_second = measured;
         }
+        if (m->model->engine->can_replan) {
+            out->prompt_per_second = model_speed_prompt(m->session, &out->n_prompt, error);
+        }
         ok = further_find(out, q, &speed, error);
     }
     model_speed_fini(&speed);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // speed.c: predicts the decode speed of a model from measurements of its devices. Decode reads every weight once per step, which
-// takes most of the time. Each type of weights is measured with products in the shapes of the model, with one column per
-// sequence. The measured
-// weights exceed the processor's caches, unless the model is smaller. Every other op is assumed to take as long as a sum or a norm
-// of a vector.
+// takes most of the time. Each type of weights is measured with products in the shapes of the model, with one column per sequence.
+// The measured weights are twice as large as the processor's last cache, unless the model is smaller. Every other op is assumed to
+// take as long as a sum or a norm of a vector.
 // The prediction is inaccurate for a model of a few MiB, where a third of the time is spent outside the products. model_speed_trial
 // measures such a model by generating tokens.
 // A GPU has large caches and starts a graph slowly, so its test is one graph with many times the bytes of a CPU's test.
 
 #include "base/min.h"
+#include "base/size.h"
 #include "model/model.h"
 #include "model/speed_test.h"
 
@@ -51,14 +51,35 @@ struct sizes {
     int n_attention; // attention ops per test
 };
 
+// Returns the bytes of the processor's last cache; 0: unknown.
+static size_t last_cache_size(void) {
+    char text[32] = "";
+    uint64_t size = 0;
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+    if (file == NULL) {
+        return 0;
+    }
+    const bool is_read = fgets(text, sizeof text, file) != NULL;
+    fclose(file);
+    text[strcspn(text, "\n")] = '\0';
+    return is_read && berth_parse_size(text, &size) && size < (uint64_t) 1 << 40 ? (size_t) size : 0;
+}
+
 static struct sizes test_sizes(ggml_backend_t backend) {
     ggml_backend_dev_t dev = ggml_backend_get_device(backend);
     size_t n_free = 0, n_all = 0;
-    if (dev == NULL || ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_GPU) {
-        return (struct sizes){.all = (size_t) 64 << 20, .matrix = (size_t) 4 << 20, .piece = (size_t) 2 << 20, .n_attention = 1};
+    if (dev != NULL) {
+        ggml_backend_dev_memory(dev, &n_free, &n_all);
     }
-    ggml_backend_dev_memory(dev, &n_free, &n_all);
     const size_t most = (size_t) 512 << 20, all = min_size(n_free / 4, most);
+    if (dev == NULL || ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_GPU) {
+        const size_t least = (size_t) 64 << 20, least_piece = (size_t) 2 << 20;
+        const size_t uncached = max_size(min_size(2 * last_cache_size(), all), least);
+        return (struct sizes){.all = uncached,
+            .matrix = (size_t) 4 << 20,
+            .piece = max_size(uncached / (SPEED_TEST_PIECES / 2), least_piece),
+            .n_attention = 1};
+    }
     return (struct sizes){.all = all, .matrix = all / 8 + 1, .piece = most, .n_attention = N_ATTENTION};
 }
 

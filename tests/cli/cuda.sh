@@ -13,6 +13,7 @@ expect 0 "1.00 GiB" devices
 expect 0 "CUDA0" ops --device CUDA0
 expect 0 "buffer 0 CUDA0: " plan --ctx 64 --batch 16 $tales
 expect 0 "  CUDA0" fit --memory 5M $tales
+expect 0 " tokens/s predicted, for a prompt of " fit --memory CUDA0=2M --allow spill $tales
 expect 0 "5,242,880 bytes (5.00 MiB) of CUDA0: context " fit --memory CUDA0=5M $tales
 expect 1 "of CUDA0: does not fit: a context of 1 with a batch of 1 requires" fit --memory CUDA0=900K --device CUDA0 $tales
 expect 0 "CUDA0" explain $tales

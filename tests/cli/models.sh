@@ -28,6 +28,9 @@ done
 # bench
 expect 0 "| Harbour Tales q8_0 | 3.33 MiB | 3.28 M | CPU | 1 | f16,f16 | pp16 |" bench -p 16 -n 4 -r 2 -t 1 $tales
 expect 0 '"cache": "q8_0,f16", "test": "tg"' bench -p 0 -n 4 -r 1 --cache-type q8_0,f16 --json
+expect 0 "| pp16 |" bench --memory 4200K --allow batch -p 16 -n 0 -r 1 $tales
+expect 3 "--memory is not enough: a context of 16 requires" bench --memory 1M -p 16 -n 0 -r 1 $tales
+expect 2 "--allow requires --memory" bench --allow spill $tales
 expect 0 "| tg4 |" bench -p 16 -n 4 -r 2 $tales
 expect 0 'model,size,params,backend,threads,batch,cache,test,tokens,depth,mean,deviation' bench -p 8 -n 0 -r 1 -b 3 --output csv
 expect 0 '"test": "tg", "tokens": 4, "depth": 0, "mean": ' bench -p 0 -n 4 -r 1 --json
