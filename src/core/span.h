@@ -16,25 +16,32 @@
 // This value exceeds any memory. Padding it to any alignment does not overflow.
 #define BERTH_SPAN_INVALID ((size_t) 1 << 63)
 
+/*@ // The bytes from the first element to the end of the last element of a row.
+    logic integer span_row(struct ggml_tensor *t, integer type_size, integer blck_size) =
+        blck_size == 1 ? type_size + (t->ne[0] - 1) * t->nb[0] : t->ne[0] * t->nb[0] / blck_size;
+    // The bytes that the other elements of dimension i add.
+    logic integer span_more(struct ggml_tensor *t, integer i) = (t->ne[i] - 1) * t->nb[i]; */
+
 /*@ requires \valid_read(t) && blck_size > 0;
     requires t->ne[0] != 0 && t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0;
     assigns \nothing;
     ensures \result <= BERTH_SPAN_INVALID;
     ensures \result < BERTH_SPAN_INVALID ==> t->ne[0] > 0 && t->ne[1] > 0 && t->ne[2] > 0 && t->ne[3] > 0;
-    ensures \result < BERTH_SPAN_INVALID && blck_size == 1 ==> \result == type_size + (t->ne[0] - 1) * t->nb[0] +
-        (t->ne[1] - 1) * t->nb[1] + (t->ne[2] - 1) * t->nb[2] + (t->ne[3] - 1) * t->nb[3]; */
+    ensures \result < BERTH_SPAN_INVALID ==>
+        \result == span_row(t, type_size, blck_size) + span_more(t, 1) + span_more(t, 2) + span_more(t, 3);
+    ensures \result == BERTH_SPAN_INVALID ==> t->ne[0] < 0 || t->ne[1] < 0 || t->ne[2] < 0 || t->ne[3] < 0 ||
+        (blck_size != 1 && t->ne[0] * t->nb[0] > UINT64_MAX) ||
+        span_row(t, type_size, blck_size) + span_more(t, 1) + span_more(t, 2) + span_more(t, 3) >= BERTH_SPAN_INVALID; */
 static __attribute__((noinline, cold, unused)) size_t berth_span_checked(
     const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
     size_t size = type_size, step;
     /*@ loop invariant 0 <= i <= 4;
         loop invariant (i > 0 ==> t->ne[0] > 0) && (i > 1 ==> t->ne[1] > 0) && (i > 2 ==> t->ne[2] > 0) && (i > 3 ==> t->ne[3] > 0);
-        loop invariant blck_size == 1 && i == 0 ==> size == type_size;
-        loop invariant blck_size == 1 && i == 1 ==> size == type_size + (t->ne[0] - 1) * t->nb[0];
-        loop invariant blck_size == 1 && i == 2 ==> size == type_size + (t->ne[0] - 1) * t->nb[0] + (t->ne[1] - 1) * t->nb[1];
-        loop invariant blck_size == 1 && i == 3 ==>
-            size == type_size + (t->ne[0] - 1) * t->nb[0] + (t->ne[1] - 1) * t->nb[1] + (t->ne[2] - 1) * t->nb[2];
-        loop invariant blck_size == 1 && i == 4 ==>
-            size == type_size + (t->ne[0] - 1) * t->nb[0] + (t->ne[1] - 1) * t->nb[1] + (t->ne[2] - 1) * t->nb[2] + (t->ne[3] - 1) * t->nb[3];
+        loop invariant i == 0 ==> size == type_size;
+        loop invariant i == 1 ==> size == span_row(t, type_size, blck_size);
+        loop invariant i == 2 ==> size == span_row(t, type_size, blck_size) + span_more(t, 1);
+        loop invariant i == 3 ==> size == span_row(t, type_size, blck_size) + span_more(t, 1) + span_more(t, 2);
+        loop invariant i == 4 ==> size == span_row(t, type_size, blck_size) + span_more(t, 1) + span_more(t, 2) + span_more(t, 3);
         loop assigns i, size, step;
         loop variant 4 - i; */
     for (int i = 0; i < GGML_MAX_DIMS; i++) {

@@ -8,34 +8,66 @@
 
 #define FEW 24
 
-/*@ requires n >= 0 && \valid(key + (0 .. n - 1)) && \valid(idx + (0 .. n - 1));
+// The result's pair i was pair sort_from[i] of the input. This array exists only in the proof.
+//@ ghost int32_t sort_from[FEW];
+
+/*@ predicate pair_is_from{L1, L2}(uint64_t *key, int32_t *idx, integer to, integer from) =
+        \at(key[to], L2) == \at(key[from], L1) && \at(idx[to], L2) == \at(idx[from], L1); */
+
+// The result is sorted. Pairs with equal keys keep their order, so no two pairs of the result are the same pair of the input.
+/*@ requires 0 <= n <= FEW && \valid(key + (0 .. n - 1)) && \valid(idx + (0 .. n - 1));
     requires \separated(key + (0 .. n - 1), idx + (0 .. n - 1));
-    assigns key[0 .. n - 1], idx[0 .. n - 1];
-    ensures \forall integer i, j; 0 <= i <= j < n ==> key[i] <= key[j]; */
+    assigns key[0 .. n - 1], idx[0 .. n - 1], sort_from[0 .. n - 1];
+    ensures \forall integer i; 0 <= i < n ==> 0 <= sort_from[i] < n && pair_is_from{Pre, Post}(key, idx, i, sort_from[i]);
+    ensures \forall integer i, j; 0 <= i < j < n ==> key[i] < key[j] || (key[i] == key[j] && sort_from[i] < sort_from[j]); */
 static void sort_few(uint64_t *key, int32_t *idx, int32_t n) {
-    /*@ loop invariant 1 <= i && (i <= n || n <= 1);
-        loop invariant \forall integer x, y; 0 <= x <= y < i && y < n ==> key[x] <= key[y];
-        loop assigns i, key[0 .. n - 1], idx[0 .. n - 1];
+    /*@ ghost
+        /@ loop invariant 0 <= i <= n;
+           loop invariant \forall integer x; 0 <= x < i ==> sort_from[x] == x;
+           loop assigns i, sort_from[0 .. n - 1];
+           loop variant n - i; @/
+        for (int32_t i = 0; i < n; i++) {
+            sort_from[i] = i;
+        } */
+    /*@ loop invariant 1 <= i && (i <= n || i == 1);
+        loop invariant \forall integer x; i <= x < n ==> sort_from[x] == x && pair_is_from{Pre, Here}(key, idx, x, x);
+        loop invariant \forall integer x; 0 <= x < i && x < n ==>
+            0 <= sort_from[x] < i && pair_is_from{Pre, Here}(key, idx, x, sort_from[x]);
+        loop invariant \forall integer x, y; 0 <= x < y < i && y < n ==>
+            key[x] < key[y] || (key[x] == key[y] && sort_from[x] < sort_from[y]);
+        loop assigns i, key[0 .. n - 1], idx[0 .. n - 1], sort_from[0 .. n - 1];
         loop variant n - i; */
     for (int32_t i = 1; i < n; i++) {
         uint64_t k = key[i];
         int32_t x = idx[i];
         int32_t j = i;
         /*@ loop invariant 0 <= j <= i;
-            loop invariant \forall integer x, y; 0 <= x <= y < i && j == i ==> key[x] <= key[y];
-            loop invariant j < i ==> \forall integer x, y; 0 <= x <= y <= i && x != j && y != j ==> key[x] <= key[y];
+            loop invariant \forall integer x; 0 <= x <= i && x != j ==>
+                0 <= sort_from[x] < i && pair_is_from{Pre, Here}(key, idx, x, sort_from[x]);
+            loop invariant \forall integer x, y; 0 <= x < y < j ==>
+                key[x] < key[y] || (key[x] == key[y] && sort_from[x] < sort_from[y]);
+            loop invariant \forall integer x, y; 0 <= x < j < y <= i ==>
+                key[x] < key[y] || (key[x] == key[y] && sort_from[x] < sort_from[y]);
+            loop invariant \forall integer x, y; j < x < y <= i ==>
+                key[x] < key[y] || (key[x] == key[y] && sort_from[x] < sort_from[y]);
             loop invariant \forall integer x; j < x <= i ==> key[x] > k;
-            loop assigns j, key[0 .. i], idx[0 .. i];
+            loop assigns j, key[0 .. i], idx[0 .. i], sort_from[0 .. i];
             loop variant j; */
         for (; j > 0 && key[j - 1] > k; j--) {
             key[j] = key[j - 1];
             idx[j] = idx[j - 1];
+            //@ ghost sort_from[j] = sort_from[j - 1];
+            //@ assert \forall integer x; j < x <= i ==> key[j] < key[x] || (key[j] == key[x] && sort_from[j] < sort_from[x]);
         }
-        //@ assert \forall integer y; 0 <= y < j ==> key[y] <= k;
-        //@ assert \forall integer y, z; 0 <= y <= z <= i && y != j && z != j ==> key[y] <= key[z];
+        //@ assert \forall integer x; 0 <= x < j ==> key[x] <= key[j - 1];
+        //@ assert \forall integer x; 0 <= x < j ==> key[x] <= k;
+        /*@ assert \forall integer x, y; 0 <= x < y <= i && x != j && y != j ==>
+                key[x] < key[y] || (key[x] == key[y] && sort_from[x] < sort_from[y]); */
         key[j] = k;
         idx[j] = x;
-        //@ assert \forall integer y, z; 0 <= y <= z <= i ==> key[y] <= key[z];
+        //@ ghost sort_from[j] = i;
+        //@ assert \forall integer x; 0 <= x < j ==> key[x] <= key[j] && sort_from[x] < sort_from[j];
+        //@ assert \forall integer x; j < x <= i ==> key[j] < key[x];
     }
 }
 
