@@ -33,7 +33,7 @@ packages_build() {
 }
 
 step_build() {
-    apt-get install -y -qq --no-install-recommends dpkg-dev debhelper cmake ninja-build libmicrohttpd-dev libopenmpi-dev zlib1g-dev \
+    apt-get install -y -qq --no-install-recommends dpkg-dev debhelper dh-python cmake ninja-build libmicrohttpd-dev libopenmpi-dev zlib1g-dev \
         pkg-config >/dev/null
     packages_build "$packages"
     (cd "$packages" && ls -- *.deb)
