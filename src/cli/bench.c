@@ -70,7 +70,8 @@ const struct cli_help cli_bench_help = {
     .n_operands = {0, INT_MAX, INT_MAX},
     .bases = {[CLI_IN_MODEL] = offsetof(struct options, model)},
     .about = "Measures how many tokens per second a model processes in prefill (pp) and generates in decode (tg). Each test runs "
-             "once to warm up and then R times. Without MODEL, the small model of Berth is measured.",
+             "once to warm up and then R times. With --memory, the model is placed as 'berth run --memory' does, with the "
+             "context of the longest test. Without MODEL, the small model of Berth is measured.",
     .options = option_rows,
     .size = sizeof(struct options),
     .initial = &(const struct options){.model = {.may_llama = true}},
@@ -97,6 +98,12 @@ static int options_check(struct options *o) {
     const int64_t n_prompt = list_max(&o->prompts), n_gen = list_max(&o->gens);
     if (n_prompt == 0 && n_gen == 0) {
         return cli_usage("bench", "--prompt 0 and --gen 0 leave nothing to measure");
+    }
+    if (o->cluster != NULL && o->fit.limits.n > 0) {
+        return cli_usage("bench", "--cluster and --memory cannot be combined");
+    }
+    if (cli_fit_check("bench", &o->fit) != CLI_OK) {
+        return CLI_USAGE;
     }
     if (o->json) {
         o->output = JSON;

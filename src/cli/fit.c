@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fit.c: `berth fit MODEL --memory N` finds the largest context and batch within N bytes, predicts the decode speed, and shows
+// fit.c: `berth fit MODEL --memory N` finds the largest context and batch within N bytes, predicts the speed, and shows
 // the gain of more memory.
 
 #include "fit/fit.h"

@@ -140,7 +140,7 @@ struct cli_help {
     CLI_OPTION(0, "memory", "N", \
         "stay within N bytes, or within limits per device as in 'berth fit'. As far as needed: reduce the batch, recompute " \
         "ops, " \
-        "use a smaller cache type, leave layers on the host, shorten the context (unless it is given)", \
+        "use a smaller cache type, leave layers on the host, shorten the context (unless the command fixes it)", \
         .parse = cli_fit_memory, .is_list = true, CLI_TO(struct options, fit.limits)), \
         CLI_OPTION(0, "allow", "LIST", "with --memory: allow only the listed changes: batch, recompute, cache-type, spill", \
             .parse = cli_fit_allow, CLI_TO(struct options, fit.allow))

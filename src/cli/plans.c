@@ -149,14 +149,17 @@ int cli_fit_allow(const struct cli_option *option, const char *command, const ch
     return fit_allow_parse(value, target, &error) ? CLI_OK : cli_usage(command, "%s", error.text);
 }
 
+int cli_fit_check(const char *command, const struct fit_question *q) {
+    return q->allow != 0 && q->limits.n == 0 ? cli_usage(command, "--allow requires --memory") : CLI_OK;
+}
+
 int cli_fit_apply(const char *command, struct fit_question *q, struct model_options *model, bool has_loras) {
     struct fit_answer a;
     struct model_error error = {""};
     struct workbench m;
     char text[256];
-    const size_t n_limits = q->limits.n; // fit_solve appends the free memory of GPUs
     if (q->limits.n == 0) {
-        return q->allow != 0 ? cli_usage(command, "--allow requires --memory") : CLI_OK;
+        return CLI_OK;
     }
     q->model = *model;
     if (q->allow == 0) {
@@ -188,7 +191,6 @@ int cli_fit_apply(const char *command, struct fit_question *q, struct model_opti
         }
         fit_apply(q, &a, model);
     }
-    q->limits.n = n_limits;
     workbench_close(&m);
     return code;
 }

@@ -16,9 +16,11 @@ int cli_plan_open(
 int cli_plan_place(const char *path, struct view_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
     struct berth_plan_report *sum, bool *is_stopped);
 
-// For --memory and --allow of the command: finds a setting of the model within the limits, sets the options to it, and prints what
-// changes. Without limits does nothing. On failure
-// prints a message and returns the exit code. has_loras: the model gets adapters.
+// Refuses --allow without --memory. Returns the exit code.
+int cli_fit_check(const char *command, const struct fit_question *question);
+// For --memory and --allow of the command: finds a setting of the model within the limits, sets the options to it, and prints
+// what changes. Without limits does nothing. On failure prints a message and returns the exit code. has_loras: the model gets
+// adapters.
 int cli_fit_apply(const char *command, struct fit_question *question, struct model_options *model, bool has_loras);
 
 // cli_alive_print prints the largest values alive at the peak of the largest buffer. cli_alive_json writes the values of the given

@@ -91,6 +91,9 @@ static int options_check(struct options *o, const struct cli_args *args) {
     if (o->n_logprobs >= 0 && !o->json) {
         return cli_usage("run", "--logprobs requires --json");
     }
+    if (cli_fit_check("run", &o->fit) != CLI_OK) {
+        return CLI_USAGE;
+    }
     if (o->prompt != NULL && o->file != NULL) {
         return cli_usage("run", "--prompt and --file cannot be combined");
     }

@@ -77,7 +77,8 @@ bool fit_find(struct fit_question *q, struct workbench *m, struct fit_found *out
             out->per_second = measured;
         }
         if (m->model->engine->can_replan) {
-            out->prompt_per_second = model_speed_prompt(m->session, &out->n_prompt, error);
+            struct model_error why = {""}; // the prediction is optional
+            out->prompt_per_second = model_speed_prompt(m->session, &out->n_prompt, &why);
         }
         ok = further_find(out, q, &speed, error);
     }

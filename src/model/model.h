@@ -430,8 +430,8 @@ void model_speed_fini(struct model_speed *speed);
 // Predicts the decode speed in tokens per second, of all n_seq sequences together, with half of each context filled. Requires
 // session_reserve. 0: unknown.
 double model_speed_predict(const struct model_speed *speed, const struct session *session);
-// speed_prompt.c: predicts the tokens per second of a prompt of *n_tokens, for a model of engine_native. *n_tokens is one batch, or fewer
-// without a GPU. 0: unknown.
+// speed_prompt.c: predicts the tokens per second of a prompt of *n_tokens, for a model of engine_native. *n_tokens is one batch,
+// or fewer without a GPU. 0: unknown, or ops are recomputed.
 double model_speed_prompt(struct session *session, int64_t *n_tokens, struct model_error *error);
 // Measures the decode speed by generating tokens. The session must be at position 0 and not plan_only. Returns 0 after an error.
 double model_speed_trial(struct session *session, struct model_error *error);

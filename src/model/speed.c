@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // speed.c: predicts the decode speed of a model from measurements of its devices. Decode reads every weight once per step, which
 // takes most of the time. Each type of weights is measured with products in the shapes of the model, with one column per sequence.
-// The measured weights are twice as large as the processor's last cache, unless the model is smaller. Every other op is assumed to
-// take as long as a sum or a norm of a vector.
+// On a CPU, the measured weights are twice as large as its last caches, at least 64 MiB and at most 512 MiB, unless the model is
+// smaller. Every other op is assumed to take as long as a sum or a norm of a vector.
 // The prediction is inaccurate for a model of a few MiB, where a third of the time is spent outside the products. model_speed_trial
 // measures such a model by generating tokens.
 // A GPU has large caches and starts a graph slowly, so its test is one graph with many times the bytes of a CPU's test.
@@ -13,6 +13,8 @@
 #include "model/speed_test.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define N_PRODUCTS 256 // largest number of products per test
@@ -51,18 +53,42 @@ struct sizes {
     int n_attention; // attention ops per test
 };
 
-// Returns the bytes of the processor's last cache; 0: unknown.
-static size_t last_cache_size(void) {
-    char text[32] = "";
-    uint64_t size = 0;
-    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+// Reads a line about the last cache of CPU 0. False: it is unknown.
+static bool cache_line(const char *name, char *text, int size) {
+    char path[96];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index3/%s", name);
+    FILE *file = fopen(path, "r");
     if (file == NULL) {
-        return 0;
+        return false;
     }
-    const bool is_read = fgets(text, sizeof text, file) != NULL;
+    const bool is_read = fgets(text, size, file) != NULL;
     fclose(file);
     text[strcspn(text, "\n")] = '\0';
-    return is_read && berth_parse_size(text, &size) && size < (uint64_t) 1 << 40 ? (size_t) size : 0;
+    return is_read;
+}
+
+// Counts the CPUs of a list such as "0-15,32-47".
+static int64_t cpus_count(const char *list) {
+    int64_t n = 0;
+    while (*list >= '0' && *list <= '9') {
+        char *end;
+        const long first = strtol(list, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        n += last - first + 1;
+        list = *end == ',' ? end + 1 : end;
+    }
+    return n;
+}
+
+// Returns the bytes of all last caches of the machine together; 0: unknown.
+static size_t last_caches_size(void) {
+    char size_text[32], cpus[256];
+    uint64_t size = 0;
+    if (!cache_line("size", size_text, sizeof size_text) || !berth_parse_size(size_text, &size) ||
+        !cache_line("shared_cpu_list", cpus, sizeof cpus)) {
+        return 0;
+    }
+    const int64_t n_caches = max_i64(model_n_cores() / max_i64(cpus_count(cpus), 1), 1);
+    return (size_t) min_u64(size, (uint64_t) 1 << 32) * (size_t) min_i64(n_caches, 1024);
 }
 
 static struct sizes test_sizes(ggml_backend_t backend) {
@@ -74,7 +100,7 @@ static struct sizes test_sizes(ggml_backend_t backend) {
     const size_t most = (size_t) 512 << 20, all = min_size(n_free / 4, most);
     if (dev == NULL || ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_GPU) {
         const size_t least = (size_t) 64 << 20, least_piece = (size_t) 2 << 20;
-        const size_t uncached = max_size(min_size(2 * last_cache_size(), all), least);
+        const size_t uncached = max_size(min_size(2 * last_caches_size(), all), least);
         return (struct sizes){.all = uncached,
             .matrix = (size_t) 4 << 20,
             .piece = max_size(uncached / (SPEED_TEST_PIECES / 2), least_piece),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// speed_prompt.c: predicts the speed of a prompt. Each node of the batch's graph is measured on the device that the
-// scheduler selects for it. Nodes of equal shapes are measured once. A copy to another device takes the time that the link needs for
-// its bytes. Copies of weights run while earlier nodes compute, as sched/early.c describes.
+// speed_prompt.c: predicts the speed of a prompt. Each node of the batch's graph is measured on the device that the scheduler
+// selects for it. Nodes of equal shapes are measured once. A copy to another device takes the time that the link needs for its
+// bytes. Copies of weights run while earlier nodes compute, as sched/early.c describes.
 
 #include "base/min.h"
 #include "model/model.h"
@@ -12,12 +12,11 @@
 #include <math.h>
 #include <string.h>
 
-#define N_EQUAL 8                     // equal nodes per test, so that the start of a graph counts little
 #define CPU_TOKENS 512                // largest prompt without a GPU, where larger batches are not much faster
-#define CPU_FLOPS 4e9                 // largest product that a CPU computes in a test
-#define GPU_FLOPS 1e12                // the same for a GPU
-#define LONG_FLOPS 1e8                // a test of a CPU computes a larger product once
-#define LONG_SIZE ((size_t) 1 << 20)  // the same for other ops, by the bytes of their results
+#define FIRST_FLOPS 1e9               // flops of the first test of a product or of attention
+#define TEST_S 0.02                   // seconds of the second test
+#define N_EQUAL 8                     // equal nodes per test of a short node, so that the start of a graph counts little
+#define EQUAL_SIZE ((size_t) 8 << 20) // bytes of the largest result of such a node
 #define MIN_ROWS 256                  // smallest number of rows of weights in a test
 #define LINK_SIZE ((size_t) 64 << 20) // bytes of a copy that measures a link
 #define N_LINK 4                      // copies per round
@@ -35,7 +34,7 @@ struct prompt {
     int n;
     struct node_speed *copied; // [n_copied] tensors and the backends to which they are copied
     int n_copied;
-    double *links; // [devices->n][2] bytes per second from host memory to the device, and back; 0: not measured
+    double *links; // [devices->n][2] bytes per second from host memory to the device, and back; 0: not measured, -1: failed
 };
 
 // ---- nodes ----
@@ -80,32 +79,27 @@ static double node_flops(const struct ggml_tensor *node) {
     return is_product(node) ? 2.0 * (double) node->src[0]->ne[0] * (double) ggml_nelements(node) : 0;
 }
 
-// Returns how many rows of the weights a test of the product has.
-static int64_t test_rows(const struct ggml_tensor *node, ggml_backend_t backend) {
-    const double flops = node_flops(node), most = is_gpu(backend) ? GPU_FLOPS : CPU_FLOPS;
-    const int64_t n = node->src[0]->ne[1];
-    return flops <= most ? n : min_i64(n, max_i64((int64_t) ((double) n * most / flops) / MIN_ROWS * MIN_ROWS, MIN_ROWS));
-}
-
 static struct ggml_tensor *tensor_like(struct ggml_context *ctx, const struct ggml_tensor *t) {
     return ggml_new_tensor(ctx, t->type, GGML_MAX_DIMS, t->ne);
 }
 
-// Selects experts in turn.
-static bool ids_fill(struct ggml_tensor *ids, int64_t n_experts) {
-    const int64_t n = ggml_nelements(ids);
-    int32_t *data = berth_calloc((size_t) n, sizeof *data);
-    for (int64_t i = 0; data != NULL && i < n; i++) {
-        data[i] = (int32_t) (i % n_experts);
+// Sets the integers to 0, 1, ..., n - 1, 0, 1, ...
+static bool numbers_fill(struct ggml_tensor *t, int64_t n) {
+    const size_t n_all = (size_t) ggml_nelements(t), size = ggml_type_size(t->type);
+    unsigned char *data = berth_calloc(n_all, size);
+    for (size_t i = 0; data != NULL && i < n_all; i++) {
+        const int64_t x = (int64_t) i % n;
+        const int32_t x32 = (int32_t) x;
+        memcpy(data + i * size, t->type == GGML_TYPE_I64 ? (const void *) &x : (const void *) &x32, size);
     }
     if (data != NULL) {
-        ggml_backend_tensor_set(ids, data, 0, (size_t) n * sizeof *data);
+        ggml_backend_tensor_set(t, data, 0, n_all * size);
     }
     berth_free(data);
     return data != NULL;
 }
 
-// Hides the keys behind each query.
+// Hides the keys after each query.
 static bool mask_fill(struct ggml_tensor *mask) {
     const int64_t n_keys = mask->ne[0], n = ggml_nelements(mask);
     const ggml_fp16_t hidden = ggml_fp32_to_fp16(-INFINITY);
@@ -124,31 +118,62 @@ static bool mask_fill(struct ggml_tensor *mask) {
 static bool sources_fill(const struct speed_test *test, void *user) {
     struct ggml_tensor **src = user;
     switch (ggml_graph_node(test->pieces[0], 0)->op) {
-        case GGML_OP_MUL_MAT_ID: return ids_fill(src[2], src[0]->ne[2]);
+        case GGML_OP_MUL_MAT_ID: return numbers_fill(src[2], src[0]->ne[2]);
+        case GGML_OP_SET_ROWS: return numbers_fill(src[1], src[1]->ne[0]);
         case GGML_OP_FLASH_ATTN_EXT: return src[3] == NULL || src[3]->type != GGML_TYPE_F16 || mask_fill(src[3]);
         default: return true;
     }
 }
 
-// Returns the seconds of the node; 0: unknown.
-static double node_measure(const struct ggml_tensor *node, ggml_backend_t backend) {
+// A node like another one, with fewer rows or heads.
+struct test_node {
+    struct ggml_tensor node, src[GGML_MAX_SRC];
+    double share; // of the work of the other node
+};
+
+// Cuts a product to `most` flops by its rows, and attention by its heads. Cuts tables to the rows that the node reads or writes.
+static void test_node_make(struct test_node *test, const struct ggml_tensor *node, double most) {
+    const double flops = node_flops(node);
+    test->node = *node;
+    test->share = 1;
+    for (int j = 0; j < GGML_MAX_SRC && node->src[j] != NULL; j++) {
+        test->src[j] = *node->src[j];
+    }
+    if (is_product(node) && flops > most) {
+        const int64_t n = node->src[0]->ne[1], cut = (int64_t) ((double) n * most / flops) / MIN_ROWS * MIN_ROWS;
+        test->node.ne[0] = test->src[0].ne[1] = min_i64(n, max_i64(cut, MIN_ROWS));
+        test->share = (double) test->node.ne[0] / (double) n;
+    } else if (node->op == GGML_OP_FLASH_ATTN_EXT && flops > most) {
+        const int64_t n_heads = node->src[0]->ne[2], n = node->src[1]->ne[2], per_key = n_heads / n;
+        const int64_t cut = max_i64((int64_t) ((double) n * most / flops), 1);
+        test->src[1].ne[2] = test->src[2].ne[2] = cut;
+        test->node.ne[1] = test->src[0].ne[2] = cut * per_key;
+        if (node->src[4] != NULL) { // sinks
+            test->src[4].ne[0] = cut * per_key;
+        }
+        test->share = (double) cut / (double) n;
+    } else if (node->op == GGML_OP_GET_ROWS) {
+        test->src[0].ne[1] = min_i64(node->src[0]->ne[1], MIN_ROWS);
+    } else if (node->op == GGML_OP_SET_ROWS) {
+        test->node.ne[1] = test->src[2].ne[1] = min_i64(node->ne[1], node->src[1]->ne[0]);
+    }
+}
+
+// Returns the seconds of a node, from a test of n equal nodes with at most `most` flops each. 0: unknown.
+static double nodes_measure(const struct ggml_tensor *node, ggml_backend_t backend, int n, double most) {
+    struct test_node like;
     struct speed_test test;
     if (!speed_test_init(&test, GGML_MAX_SRC + N_EQUAL)) {
         return 0;
     }
-    struct ggml_tensor *src[GGML_MAX_SRC] = {NULL}, shape = *node;
+    test_node_make(&like, node, most);
+    struct ggml_tensor *src[GGML_MAX_SRC] = {NULL};
     for (int j = 0; j < GGML_MAX_SRC && node->src[j] != NULL; j++) {
-        struct ggml_tensor from = *node->src[j];
-        if (j == 0 && is_product(node)) {
-            shape.ne[0] = from.ne[1] = test_rows(node, backend);
-        }
-        src[j] = tensor_like(test.ctx, &from);
+        src[j] = tensor_like(test.ctx, &like.src[j]);
     }
-    const bool is_long = node_flops(node) > LONG_FLOPS || ggml_nbytes(node) > LONG_SIZE;
-    const int n = is_gpu(backend) || !is_long ? N_EQUAL : 1;
     struct ggml_cgraph *graph = speed_test_piece(&test, GGML_MAX_SRC + N_EQUAL);
     for (int i = 0; i < n; i++) {
-        struct ggml_tensor *copy = tensor_like(test.ctx, &shape);
+        struct ggml_tensor *copy = tensor_like(test.ctx, &like.node);
         copy->op = node->op;
         memcpy(copy->op_params, node->op_params, sizeof copy->op_params);
         memcpy(copy->src, src, sizeof copy->src);
@@ -158,7 +183,15 @@ static double node_measure(const struct ggml_tensor *node, ggml_backend_t backen
     test.fill_user = src;
     const double seconds = speed_test_run(&test, backend, 0);
     ggml_free(test.ctx);
-    return seconds / n * (double) node->ne[0] / (double) shape.ne[0];
+    return seconds / n / like.share;
+}
+
+// Returns the seconds of the node; 0: unknown. A small first test limits the time of the second one.
+static double node_measure(const struct ggml_tensor *node, ggml_backend_t backend) {
+    const double flops = node_flops(node), first = nodes_measure(node, backend, 1, FIRST_FLOPS);
+    const double most = max_f64(first > 0 ? flops / first * TEST_S : 0, FIRST_FLOPS);
+    const bool is_short = first < TEST_S / N_EQUAL && ggml_nbytes(node) <= EQUAL_SIZE;
+    return first > 0 && (is_short || flops > FIRST_FLOPS) ? nodes_measure(node, backend, is_short ? N_EQUAL : 1, most) : first;
 }
 
 static double node_seconds(struct prompt *p, const struct ggml_tensor *node, ggml_backend_t backend) {
@@ -201,7 +234,7 @@ static double link_measure(ggml_backend_t backend, bool is_out) {
     return best > 0 ? 1e6 * N_LINK * (double) LINK_SIZE / (double) best : 0;
 }
 
-// Returns the seconds of a copy from one device to another. At most one of the two is the CPU.
+// Returns the seconds of a copy from one device to another; negative: unknown. At most one of the two is the CPU.
 static double copy_seconds(struct prompt *p, size_t size, ggml_backend_t from, ggml_backend_t to) {
     const bool is_out = !is_gpu(to);
     ggml_backend_t gpu = is_out ? from : to;
@@ -213,7 +246,10 @@ static double copy_seconds(struct prompt *p, size_t size, ggml_backend_t from, g
     if (*speed == 0) {
         *speed = link_measure(gpu, is_out);
     }
-    return *speed > 0 ? (double) size / *speed : 0;
+    if (*speed <= 0) {
+        *speed = -1;
+    }
+    return (double) size / *speed;
 }
 
 // Returns the backend that holds the tensor before the node `reader` reads it.
@@ -229,8 +265,8 @@ static bool is_weight(const struct ggml_tensor *t) {
 }
 
 // Adds the seconds of the copies that the node waits for: *weights, which may begin early, and *values, which may not. A tensor is
-// copied to a device once.
-static void copies_add(struct prompt *p, struct ggml_tensor *node, ggml_backend_t backend, double *weights, double *values) {
+// copied to a device once. False: the speed of a link is unknown.
+static bool copies_add(struct prompt *p, struct ggml_tensor *node, ggml_backend_t backend, double *weights, double *values) {
     for (int j = 0; j < GGML_MAX_SRC && node->src[j] != NULL; j++) {
         const struct ggml_tensor *t = node->src[j]->view_src != NULL ? node->src[j]->view_src : node->src[j];
         ggml_backend_t home = tensor_home(p, t, backend);
@@ -240,9 +276,14 @@ static void copies_add(struct prompt *p, struct ggml_tensor *node, ggml_backend_
         }
         if (!is_copied) {
             p->copied[p->n_copied++] = (struct node_speed){.node = t, .backend = backend};
-            *(is_weight(t) ? weights : values) += copy_seconds(p, ggml_nbytes(node->src[j]), home, backend);
+            const double seconds = copy_seconds(p, ggml_nbytes(node->src[j]), home, backend);
+            if (seconds < 0) {
+                return false;
+            }
+            *(is_weight(t) ? weights : values) += seconds;
         }
     }
+    return true;
 }
 
 // ---- prediction ----
@@ -259,8 +300,7 @@ static double graph_seconds(struct prompt *p) {
         }
         const double seconds = node_seconds(p, node, backend);
         double weights = 0, values = 0;
-        copies_add(p, node, backend, &weights, &values);
-        if (seconds <= 0) {
+        if (seconds <= 0 || !copies_add(p, node, backend, &weights, &values)) {
             return 0;
         }
         if (weights > 0) {
@@ -275,9 +315,8 @@ static double graph_seconds(struct prompt *p) {
 double model_speed_prompt(struct session *s, int64_t *n_tokens, struct model_error *error) {
     const int64_t n = s->devices->n > 1 ? s->params.n_batch : min_i64(s->params.n_batch, CPU_TOKENS);
     const int64_t n_kv = min_i64((n + KV_STEP - 1) / KV_STEP * KV_STEP, s->params.n_ctx);
-    *n_tokens = s->params.compute_limit == 0 ? n : s->params.n_batch;
-    // With a limit of compute memory, session_reserve has chosen what the largest graph recomputes, and this graph stays.
-    if (s->params.compute_limit == 0 && !session_graph(s, n, n_kv, error)) {
+    *n_tokens = n;
+    if (s->params.compute_limit > 0 || !session_graph(s, n, n_kv, error)) {
         return 0;
     }
     if (berth_sched_split(s->sched, s->graph) != GGML_STATUS_SUCCESS) {
@@ -293,5 +332,5 @@ double model_speed_prompt(struct session *s, int64_t *n_tokens, struct model_err
     berth_free(p.nodes);
     berth_free(p.copied);
     berth_free(p.links);
-    return seconds > 0 ? (double) *n_tokens / seconds : 0;
+    return seconds > 0 ? (double) n / seconds : 0;
 }

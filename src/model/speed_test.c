@@ -11,8 +11,8 @@
 #define TEST_US 60000 // microseconds of speed_test_run
 #define MAX_ROUNDS 32
 #define MEAN_US 200000 // microseconds of speed_test_mean
-#define MIN_ROUNDS 4   // unless they take more than four times the time of the test
-#define LONG_ROUNDS 2  // always
+#define MIN_ROUNDS 4   // smallest number of rounds
+#define LONG_ROUNDS 2  // the same if they take four times as long as the test should
 #define EXTRA_LEAFS 8  // leafs in addition to 2 per node, for small graphs
 
 bool speed_test_init(struct speed_test *t, size_t n_nodes) {
@@ -56,9 +56,9 @@ static bool is_supported(const struct speed_test *t, ggml_backend_t backend) {
     return true;
 }
 
-// Runs n_first uncounted rounds. Then runs rounds for `us` microseconds, at least MIN_ROUNDS or, if they are long, LONG_ROUNDS, and
-// at most `most`. Without t->fill,
-// all tensors are zero. Returns the mean seconds per round; negative: failed, or the device does not support an op.
+// Runs n_first uncounted rounds. Then runs rounds for `us` microseconds, at least MIN_ROUNDS or, if they are long, LONG_ROUNDS,
+// and at most `most`. Without t->fill, all tensors are zero. Returns the mean seconds per round; negative: failed, or the device
+// does not support an op.
 static double rounds_run(struct speed_test *t, ggml_backend_t backend, int n_first, int most, int64_t us) {
     ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
     ggml_backend_buffer_clear(buffer, 0); // accepts NULL

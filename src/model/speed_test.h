@@ -18,7 +18,7 @@ struct speed_test {
     int64_t best[SPEED_TEST_PIECES]; // microseconds, shortest time of each piece
     int n_pieces;
     struct ggml_cgraph *sweep;                               // untimed graph that evicts weights after all pieces; or NULL
-    bool (*fill)(const struct speed_test *test, void *user); // sets tensors that must not be zero; or NULL. False: failed
+    bool (*fill)(const struct speed_test *test, void *user); // sets what must not be zero; or NULL. False: failed
     void *fill_user;
 };
 
