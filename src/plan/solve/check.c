@@ -19,72 +19,233 @@ struct tops {
 };
 
 /*@ predicate tops_are_valid(struct tops t) = 0 < t.n <= 1 << 30 && \valid(t.over + (0 .. 2 * t.n - 1)) &&
-        \valid(t.most + (0 .. 2 * t.n - 1)) && \separated(t.over + (0 .. 2 * t.n - 1), t.most + (0 .. 2 * t.n - 1)); */
+        \valid(t.most + (0 .. 2 * t.n - 1)) && \separated(t.over + (0 .. 2 * t.n - 1), t.most + (0 .. 2 * t.n - 1));
 
-/*@ requires tops_are_valid(t) && lo < hi <= t.n;
-    assigns \nothing; */
-static uint64_t tops_query(struct tops t, size_t lo, size_t hi) {
+    // The two axioms define is_low and is_above by recursion over the ancestors of x. Predicates that call themselves would say
+    // the same, but z3 does not apply such definitions.
+    axiomatic paths {
+        predicate is_parent_low{L}(struct tops t, integer x, integer v) reads t.over[0 .. x];
+        // No end above v was entered for node x or its ancestors.
+        predicate is_low{L}(struct tops t, integer x, integer v) = x > 0 ==> t.over[x] <= v && is_parent_low(t, x, v);
+        axiom parent_low{L}: \forall struct tops t, integer x, v; is_parent_low(t, x, v) <==> is_low(t, x / 2, v);
+        predicate is_above_parent(integer a, integer x);
+        // Node a is node x or an ancestor of it.
+        predicate is_above(integer a, integer x) = a == x || (a < x && is_above_parent(a, x));
+        axiom above_parent: \forall integer a, x; is_above_parent(a, x) <==> is_above(a, x / 2);
+    }
+    predicate are_low(struct tops t, integer x, integer y, integer v) = \forall integer z; x <= z < y ==> is_low(t, z, v);
+
+    // most[x] is the maximum of over[x] and of most of the children.
+    predicate node_is_right(struct tops t, integer x) = t.over[x] <= t.most[x] &&
+        (x < t.n ==> t.most[2 * x] <= t.most[x] && t.most[2 * x + 1] <= t.most[x]) &&
+        (t.most[x] == t.over[x] || (x < t.n && (t.most[x] == t.most[2 * x] || t.most[x] == t.most[2 * x + 1])));
+    predicate nodes_are_right(struct tops t) = \forall integer x; 0 < x < 2 * t.n ==> node_is_right(t, x);
+
+    // No end above v was entered for a node below x, for x or for its ancestors.
+    predicate is_clear(struct tops t, integer x, integer v) = t.most[x] <= v && is_low(t, x, v);
+    predicate are_clear(struct tops t, integer x, integer y, integer v) = \forall integer z; x <= z < y ==> is_clear(t, z, v); */
+
+// Nothing assigns these two variables of the proof, so the contracts hold for each of their values.
+//@ ghost uint64_t any_end;
+//@ ghost size_t any_time;
+
+// Three functions of the proof. A node is clear exactly if its children are clear.
+/*@ ghost
+    /@ requires tops_are_valid(t) && nodes_are_right(t) && 0 < x < t.n;
+       assigns \nothing;
+       ensures is_clear(t, x, any_end) <==> is_clear(t, 2 * x, any_end) && is_clear(t, 2 * x + 1, any_end); @/
+    void tops_children(struct tops t, size_t x) {
+        /@ assert node_is_right(t, x); @/
+        /@ assert node_is_right(t, 2 * x); @/
+        /@ assert node_is_right(t, 2 * x + 1); @/
+        /@ assert (2 * x) / 2 == x && (2 * x + 1) / 2 == x; @/
+        /@ assert is_low(t, 2 * x, any_end) <==> t.over[2 * x] <= any_end && is_low(t, x, any_end); @/
+        /@ assert is_low(t, 2 * x + 1, any_end) <==> t.over[2 * x + 1] <= any_end && is_low(t, x, any_end); @/
+        /@ assert is_low(t, x, any_end) ==> t.over[x] <= any_end; @/
+    } */
+
+// The nodes x to y - 1 are clear exactly if their children are clear.
+/*@ ghost
+    /@ requires tops_are_valid(t) && nodes_are_right(t) && 0 < x <= y <= t.n;
+       assigns \nothing;
+       ensures are_clear(t, x, y, any_end) <==> are_clear(t, 2 * x, 2 * y, any_end); @/
+    void tops_level(struct tops t, size_t x, size_t y) {
+        /@ loop invariant x <= z <= y;
+           loop invariant are_clear(t, x, z, any_end) <==> are_clear(t, 2 * x, 2 * z, any_end);
+           loop assigns z;
+           loop variant y - z; @/
+        for (size_t z = x; z < y; z++) {
+            tops_children(t, z);
+            /@ assert are_clear(t, x, z + 1, any_end) <==> are_clear(t, x, z, any_end) && is_clear(t, z, any_end); @/
+            /@ assert are_clear(t, 2 * x, 2 * z + 1, any_end) <==>
+                   are_clear(t, 2 * x, 2 * z, any_end) && is_clear(t, 2 * z, any_end); @/
+            /@ assert are_clear(t, 2 * x, 2 * z + 2, any_end) <==>
+                   are_clear(t, 2 * x, 2 * z + 1, any_end) && is_clear(t, 2 * z + 1, any_end); @/
+        }
+    } */
+
+// A leaf has no node below it.
+/*@ ghost
+    /@ requires tops_are_valid(t) && nodes_are_right(t) && t.n <= x <= y <= 2 * t.n;
+       assigns \nothing;
+       ensures are_clear(t, x, y, any_end) <==> are_low(t, x, y, any_end); @/
+    void tops_leaves(struct tops t, size_t x, size_t y) {
+        /@ assert \forall integer z; x <= z < y ==>
+               node_is_right(t, z) && (is_low(t, z, any_end) <==> is_clear(t, z, any_end)); @/
+    } */
+
+// Returns the highest end that was entered for node x or its ancestors.
+/*@ requires tops_are_valid(t) && x < 2 * t.n;
+    assigns \nothing;
+    ensures \result <= any_end <==> is_low(t, x, any_end); */
+static uint64_t tops_query_above(struct tops t, size_t x) {
     uint64_t most = 0;
-    size_t l = lo + t.n;
-    size_t h = hi + t.n;
-    /*@ loop invariant x <= 2 * t.n && y <= 2 * t.n;
-        loop assigns x, y, most;
-        loop variant y; */
-    for (size_t x = l, y = h; x < y; x /= 2, y /= 2) {
-        if (x & 1) {
-            most = max_u64(t.most[x], most);
-            x++;
-        }
-        if (y & 1) {
-            y--;
-            most = max_u64(t.most[y], most);
-        }
-    }
-    // An end that was entered for an ancestor also covers the range.
+    //@ assert is_low(t, 0, any_end);
     /*@ loop invariant x < 2 * t.n;
+        loop invariant most <= any_end && is_low(t, x, any_end) <==> is_low(t, \at(x, Pre), any_end);
         loop assigns x, most;
         loop variant x; */
-    for (size_t x = l; x > 0; x /= 2) {
-        most = max_u64(t.over[x], most);
-    }
-    /*@ loop invariant x < 2 * t.n;
-        loop assigns x, most;
-        loop variant x; */
-    for (size_t x = h - 1; x > 0; x /= 2) {
+    for (; x > 0; x /= 2) {
         most = max_u64(t.over[x], most);
     }
     return most;
 }
 
-/*@ requires tops_are_valid(t) && x < 2 * t.n;
+// Returns the highest end of the times lo to hi - 1.
+/*@ requires tops_are_valid(t) && lo < hi <= t.n && nodes_are_right(t);
+    assigns \nothing;
+    ensures \result <= any_end <==> are_low(t, t.n + lo, t.n + hi, any_end); */
+static uint64_t tops_query(struct tops t, size_t lo, size_t hi) {
+    uint64_t most = 0;
+    size_t l = lo + t.n;
+    size_t h = hi + t.n;
+    size_t last = h - 1;
+    //@ ghost size_t a = l;
+    //@ ghost size_t b = last;
+    //@ assert l == t.n + lo && h == t.n + hi && last == h - 1;
+    //@ ghost tops_leaves(t, l, h);
+    /*@ loop invariant 0 < x <= 2 * t.n && y <= 2 * t.n && a < 2 * t.n && b < 2 * t.n;
+        loop invariant (x == a || x == a + 1) && (y == b || y == b + 1);
+        loop invariant is_low(t, l, any_end) ==> is_low(t, a, any_end);
+        loop invariant is_low(t, last, any_end) ==> is_low(t, b, any_end);
+        loop invariant are_clear(t, l, h, any_end) <==> most <= any_end && is_low(t, l, any_end) &&
+            is_low(t, last, any_end) && are_clear(t, x, y, any_end);
+        loop assigns x, y, most, a, b;
+        loop variant y; */
+    for (size_t x = l, y = h; x < y; x /= 2, y /= 2) {
+        //@ assert is_low(t, a, any_end) ==> is_low(t, a / 2, any_end);
+        //@ assert is_low(t, b, any_end) ==> is_low(t, b / 2, any_end);
+        //@ ghost a /= 2;
+        //@ ghost b /= 2;
+        if (x % 2 == 1) {
+            //@ assert x / 2 == a && node_is_right(t, x);
+            //@ assert is_low(t, x, any_end) <==> t.over[x] <= any_end && is_low(t, a, any_end);
+            //@ assert are_clear(t, x, y, any_end) <==> is_clear(t, x, any_end) && are_clear(t, x + 1, y, any_end);
+            most = max_u64(t.most[x], most);
+            x++;
+        }
+        /*@ assert are_clear(t, l, h, any_end) <==> most <= any_end && is_low(t, l, any_end) &&
+                is_low(t, last, any_end) && are_clear(t, x, y, any_end); */
+        if (y % 2 == 1) {
+            y--;
+            //@ assert y / 2 == b && node_is_right(t, y);
+            //@ assert is_low(t, y, any_end) <==> t.over[y] <= any_end && is_low(t, b, any_end);
+            //@ assert are_clear(t, x, y + 1, any_end) <==> is_clear(t, y, any_end) && are_clear(t, x, y, any_end);
+            most = max_u64(t.most[y], most);
+        }
+        /*@ assert are_clear(t, l, h, any_end) <==> most <= any_end && is_low(t, l, any_end) &&
+                is_low(t, last, any_end) && are_clear(t, x, y, any_end); */
+        //@ assert 2 * (x / 2) == x && 2 * (y / 2) == y && x <= y;
+        //@ ghost tops_level(t, x / 2, y / 2);
+    }
+    //@ assert are_clear(t, l, h, any_end) <==> most <= any_end && is_low(t, l, any_end) && is_low(t, last, any_end);
+    //@ assert are_low(t, l, h, any_end) <==> most <= any_end && is_low(t, l, any_end) && is_low(t, last, any_end);
+    // An end that was entered for an ancestor also covers the range.
+    most = max_u64(tops_query_above(t, l), most);
+    most = max_u64(tops_query_above(t, last), most);
+    return most;
+}
+
+// Raises the end of node x to `top`, and so the ends of all leaves below it.
+/*@ requires tops_are_valid(t) && 0 < x < 2 * t.n && nodes_are_right(t);
     assigns t.over[x], t.most[0 .. x];
-    ensures t.over[x] >= top && (x > 0 ==> t.most[x] >= top); */
+    ensures nodes_are_right(t);
+    ensures \forall integer z; 0 <= z < 2 * t.n ==>
+        (is_low(t, z, any_end) <==> is_low{Pre}(t, z, any_end) && (is_above(x, z) ==> top <= any_end)); */
 static void tops_enter_node(struct tops t, size_t x, uint64_t top) {
+    //@ assert node_is_right(t, x);
+    //@ ghost size_t first = x;
     t.over[x] = max_u64(top, t.over[x]);
     /*@ loop invariant x < 2 * t.n && x <= \at(x, Pre);
-        loop invariant x < \at(x, Pre) ==> t.most[\at(x, Pre)] >= top;
+        loop invariant t.over[first] == \max(top, \at(t.over[x], Pre));
+        loop invariant \forall integer z; 0 <= z < 2 * t.n && z != first ==> t.over[z] == \at(t.over[z], Pre);
+        loop invariant \forall integer z; 0 < z < 2 * t.n && z != x ==> node_is_right(t, z);
+        loop invariant x > 0 ==> t.over[x] <= \max(top, t.most[x]) &&
+            (x < t.n ==> t.most[2 * x] <= \max(top, t.most[x]) && t.most[2 * x + 1] <= \max(top, t.most[x])) &&
+            (\max(top, t.most[x]) == t.over[x] ||
+                (x < t.n && (\max(top, t.most[x]) == t.most[2 * x] || \max(top, t.most[x]) == t.most[2 * x + 1])));
         loop assigns x, t.most[0 .. \at(x, Pre)];
         loop variant x; */
     for (; x > 0; x /= 2) {
+        //@ assert x / 2 > 0 ==> node_is_right(t, x / 2);
         t.most[x] = max_u64(top, t.most[x]);
+        //@ assert node_is_right(t, x);
+        //@ assert \forall integer z; z != x / 2 ==> x < 2 * z || 2 * z + 1 < x;
+        /*@ assert \forall integer z; 0 < z < 2 * t.n && z != x && (x < 2 * z || 2 * z + 1 < x) ==>
+                node_is_right{LoopCurrent}(t, z) && node_is_right(t, z); */
     }
+    /*@ ghost
+        /@ loop invariant z <= 2 * t.n;
+           loop invariant \forall integer c; 0 <= c < z ==>
+               (is_low(t, c, any_end) <==> is_low{Pre}(t, c, any_end) && (is_above(first, c) ==> top <= any_end));
+           loop assigns z;
+           loop variant 2 * t.n - z; @/
+        for (size_t z = 0; z < 2 * t.n; z++) {
+            /@ assert z > 0 ==> (is_low(t, z / 2, any_end) <==>
+                   is_low{Pre}(t, z / 2, any_end) && (is_above(first, z / 2) ==> top <= any_end)); @/
+            /@ assert is_low(t, z, any_end) <==> (z > 0 ==> t.over[z] <= any_end && is_low(t, z / 2, any_end)); @/
+            /@ assert is_low{Pre}(t, z, any_end) <==>
+                   (z > 0 ==> \at(t.over[\at(z, Here)], Pre) <= any_end && is_low{Pre}(t, z / 2, any_end)); @/
+            /@ assert is_above(first, z) <==> first == z || (first < z && is_above(first, z / 2)); @/
+        } */
 }
 
-/*@ requires tops_are_valid(t) && lo < hi <= t.n;
-    assigns t.over[0 .. 2 * t.n - 1], t.most[0 .. 2 * t.n - 1]; */
+// Raises the ends of the times lo to hi - 1 to `top`. The other times keep theirs.
+/*@ requires tops_are_valid(t) && lo < hi <= t.n && nodes_are_right(t) && any_time < t.n;
+    assigns t.over[0 .. 2 * t.n - 1], t.most[0 .. 2 * t.n - 1];
+    ensures nodes_are_right(t);
+    ensures is_low(t, t.n + any_time, any_end) <==>
+        is_low{Pre}(t, t.n + any_time, any_end) && (lo <= any_time < hi ==> top <= any_end); */
 static void tops_enter(struct tops t, size_t lo, size_t hi, uint64_t top) {
-    /*@ loop invariant x <= 2 * t.n && y <= 2 * t.n;
-        loop assigns x, y, t.over[0 .. 2 * t.n - 1], t.most[0 .. 2 * t.n - 1];
+    //@ ghost size_t p = t.n + any_time;
+    //@ ghost size_t q = p;
+    /*@ loop invariant 0 < x <= 2 * t.n && y <= 2 * t.n;
+        loop invariant q < 2 * x && y <= 2 * q + 1;
+        loop invariant nodes_are_right(t);
+        loop invariant \forall integer a; is_above(a, q) ==> is_above(a, p);
+        loop invariant \forall integer a; is_above(a, p) ==> is_above(a, q) || a >= y;
+        loop invariant x <= q < y ==> lo <= any_time < hi;
+        loop invariant is_low(t, p, any_end) <==> is_low{Pre}(t, t.n + any_time, any_end) &&
+            (lo <= any_time < hi && !(x <= q < y) ==> top <= any_end);
+        loop assigns x, y, q, t.over[0 .. 2 * t.n - 1], t.most[0 .. 2 * t.n - 1];
         loop variant y; */
     for (size_t x = lo + t.n, y = hi + t.n; x < y; x /= 2, y /= 2) {
-        if (x & 1) {
+        //@ assert \forall integer a; is_above(a, q / 2) ==> is_above(a, q) && a <= q / 2 && a < x;
+        //@ assert \forall integer a; is_above(a, p) ==> a == q || is_above(a, q / 2) || a >= y;
+        //@ assert is_above(q, p) && (x != q ==> !is_above(x, p)) && (y - 1 != q ==> !is_above(y - 1, p));
+        if (x % 2 == 1) {
             tops_enter_node(t, x, top);
             x++;
         }
-        if (y & 1) {
+        /*@ assert is_low(t, p, any_end) <==> is_low{Pre}(t, t.n + any_time, any_end) &&
+                (lo <= any_time < hi && !(x <= q < y) ==> top <= any_end); */
+        if (y % 2 == 1) {
             y--;
             tops_enter_node(t, y, top);
         }
+        /*@ assert is_low(t, p, any_end) <==> is_low{Pre}(t, t.n + any_time, any_end) &&
+                (lo <= any_time < hi && !(x <= q < y) ==> top <= any_end); */
+        //@ ghost q /= 2;
     }
 }
 
