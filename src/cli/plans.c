@@ -161,6 +161,9 @@ int cli_fit_apply(const char *command, struct fit_question *q, struct model_opti
     if (q->limits.n == 0) {
         return CLI_OK;
     }
+    while (q->limits.items[q->limits.n - 1].text == NULL) { // the free memory of a GPU, from an earlier call
+        q->limits.n--;
+    }
     q->model = *model;
     if (q->allow == 0) {
         q->allow = FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;

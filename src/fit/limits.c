@@ -43,9 +43,6 @@ int fit_limit_device(const struct fit_limit *limit, const struct model_devices *
 }
 
 bool fit_limits_resolve(struct fit_limits *limits, const struct model_devices *devices, struct model_error *error) {
-    while (limits->n > 0 && limits->items[limits->n - 1].text == NULL) { // of an earlier call
-        limits->n--;
-    }
     for (size_t i = 0; i < limits->n; i++) {
         struct fit_limit *limit = &limits->items[i];
         limit->device = fit_limit_device(limit, devices);
