@@ -83,6 +83,16 @@ static struct ggml_tensor *tensor_like(struct ggml_context *ctx, const struct gg
     return ggml_new_tensor(ctx, t->type, GGML_MAX_DIMS, t->ne);
 }
 
+// Copies the data to the tensor and frees it. False: data is NULL.
+static bool data_give(struct ggml_tensor *t, void *data) {
+    if (data == NULL) {
+        return false;
+    }
+    ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
+    berth_free(data);
+    return true;
+}
+
 // Sets the integers to 0, 1, ..., n - 1, 0, 1, ...
 static bool numbers_fill(struct ggml_tensor *t, int64_t n) {
     const size_t n_all = (size_t) ggml_nelements(t), size = ggml_type_size(t->type);
@@ -92,11 +102,7 @@ static bool numbers_fill(struct ggml_tensor *t, int64_t n) {
         const int32_t x32 = (int32_t) x;
         memcpy(data + i * size, t->type == GGML_TYPE_I64 ? (const void *) &x : (const void *) &x32, size);
     }
-    if (data != NULL) {
-        ggml_backend_tensor_set(t, data, 0, n_all * size);
-    }
-    berth_free(data);
-    return data != NULL;
+    return data_give(t, data);
 }
 
 // Hides the keys after each query.
@@ -107,11 +113,7 @@ static bool mask_fill(struct ggml_tensor *mask) {
     for (int64_t i = 0; data != NULL && i < n; i++) {
         data[i] = i % n_keys > i / n_keys ? hidden : 0;
     }
-    if (data != NULL) {
-        ggml_backend_tensor_set(mask, data, 0, (size_t) n * sizeof *data);
-    }
-    berth_free(data);
-    return data != NULL;
+    return data_give(mask, data);
 }
 
 // user: the sources of the node.
@@ -226,7 +228,9 @@ static double link_measure(ggml_backend_t backend, bool is_out) {
         }
         ggml_backend_synchronize(backend);
         const int64_t us = max_i64(ggml_time_us() - start, 1);
-        best = best == 0 ? us : min_i64(best, us);
+        if (best == 0 || us < best) {
+            best = us;
+        }
     }
     berth_free(host);
     ggml_backend_buffer_free(buffer);
